@@ -1,0 +1,41 @@
+# Every target sets itself up from nothing: a virtual environment in .venv with pinned dependencies.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help demo test test-all lint format bench clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+demo: $(READY)  ## the distribution at work on one sentence
+	@$(BIN)/python -m permalign.demo
+
+lint: $(READY)  ## style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)  ## mend style and formatting
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(READY)  ## all tests but the slow ones, with doctests and coverage
+	$(BIN)/python -m permalign.kernels
+	$(BIN)/pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered
+
+test-all: $(READY)  ## the slow tests as well
+	$(BIN)/python -m permalign.kernels
+	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
+
+bench: $(READY)  ## side-by-side speed ratios, kept in benchmarks/results
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,42 @@
+"""permalign: sequence transduction with exact latent reorderings.
+
+Names are imported from their modules when first used, so that ``import permalign`` (and with it the command
+line's ``--help``) does not have to wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from permalign.structures import (
+        Derivation,
+        MonotoneAlignment,
+        Segment,
+        SegmentalAlignment,
+        SeparablePermutation,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Derivation",
+    "MonotoneAlignment",
+    "Segment",
+    "SegmentalAlignment",
+    "SeparablePermutation",
+]
+
+_HOMES = dict.fromkeys(
+    ["Derivation", "MonotoneAlignment", "Segment", "SegmentalAlignment", "SeparablePermutation"],
+    "permalign.structures",
+)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'permalign' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

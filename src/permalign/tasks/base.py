@@ -1,0 +1,49 @@
+"""What every task is made of: examples in named splits, and a judgement of answers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sentence and its output, both as tokens.
+
+    Attributes:
+        source: the tokens a model reads.
+        target: the tokens it should write.
+        id: names the example within its task.
+        meta: whatever else the task knows about it (its entities, its depth, who wrote it).
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    id: str
+    meta: Mapping[str, object] = field(default_factory=dict)
+
+
+class Task(ABC):
+    """Named splits of examples, and what counts as a correct answer to each.
+
+    A split's name is ``condition/part``: ``iid/train``, ``len/test``.
+    """
+
+    name: str
+    description: str
+
+    @property
+    @abstractmethod
+    def splits(self) -> tuple[str, ...]:
+        """The names `examples` takes, in reading order."""
+
+    @abstractmethod
+    def examples(self, split: str) -> Sequence[Example]:
+        """The examples of one split, always in the same order."""
+
+    def answer(self, example: Example, output: Sequence[str]) -> str:
+        """The full answer that a model's output stands for: brackets, entities and all."""
+        return " ".join(output)
+
+    def is_correct(self, example: Example, output: Sequence[str]) -> bool:
+        """Whether the output is the example's target (exact match)."""
+        return tuple(output) == example.target
