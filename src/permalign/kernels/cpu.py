@@ -7,6 +7,8 @@ zeros (or the identity) where a sentence has ended.
 
 from typing import Any
 
+import numpy as np
+
 import torch
 from torch import Tensor
 from torch.library import custom_op
@@ -48,7 +50,7 @@ def split_scores(
         start.shape[0],
         *(_array(x) for x in (start, middle, end, weight, bias, lengths)),
         seed.item(),
-        threshold,
+        np.uint32(threshold),
         _array(start).dtype.type(scale),
         split_offsets(words),
         scores.numpy(),
@@ -82,7 +84,7 @@ def split_scores_backward(
         batch,
         *(_array(x) for x in (grad, start, middle, end, weight, lengths)),
         seed.item(),
-        threshold,
+        np.uint32(threshold),
         _array(start).dtype.type(scale),
         split_offsets(words),
         *(x.numpy() for x in (*ends, grad_weight, grad_bias)),

@@ -24,18 +24,25 @@ def split_key(seed, item, split):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fill_mask(mask, key, threshold, scale):  # type: ignore[no-untyped-def]
-    """Write the scaled dropout mask of one split."""
-    hidden = mask.shape[0]
-    half = (hidden + 1) // 2
-    zero = mask.dtype.type(0)
-    for h in range(hidden - half):
-        bits = mix32(np.uint32(key + np.uint32(np.uint32(h) * _GOLDEN)))
-        mask[h] = scale if np.uint32(bits & np.uint32(0xFFFF)) >= threshold else zero
-        mask[h + half] = scale if np.uint32(bits >> np.uint32(16)) >= threshold else zero
-    if hidden - half < half:
-        bits = mix32(np.uint32(key + np.uint32(np.uint32(half - 1) * _GOLDEN)))
-        mask[half - 1] = scale if np.uint32(bits & np.uint32(0xFFFF)) >= threshold else zero
+def fill_mask(first_half, second_half, key, steps, threshold, scale):  # type: ignore[no-untyped-def]
+    """Write the scaled dropout mask of one split; unit h and unit h + half share one hash."""
+    zero = np.float32(0) * scale
+    for h in range(second_half.shape[0]):
+        bits = mix32(np.uint32(key + steps[h]))
+        first_half[h] = scale if np.uint32(bits & np.uint32(0xFFFF)) >= threshold else zero
+        second_half[h] = scale if np.uint32(bits >> np.uint32(16)) >= threshold else zero
+    for h in range(second_half.shape[0], first_half.shape[0]):  # the unit in the middle, if their number is odd
+        bits = mix32(np.uint32(key + steps[h]))
+        first_half[h] = scale if np.uint32(bits & np.uint32(0xFFFF)) >= threshold else zero
+
+
+@compiled
+def hash_steps(count):  # type: ignore[no-untyped-def]
+    """Multiples of the golden ratio, what a unit adds to its split's key."""
+    steps = np.empty(count, np.uint32)
+    for h in range(count):
+        steps[h] = np.uint32(np.uint32(h) * _GOLDEN)
+    return steps
 
 
 @compiled
@@ -43,6 +50,8 @@ def split_scores(b, start, middle, end, weight, bias, lengths, seed, threshold, 
     """score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias; no hidden state is stored."""
     hidden, length = start.shape[2], lengths[b]
     outer, mask = np.empty_like(start[b, 0]), np.empty_like(start[b, 0])
+    half = (hidden + 1) // 2
+    steps, first_half, second_half = hash_steps(half), mask[:half], mask[half:]
     w_straight, w_inverted = weight[0], weight[1]
     zero = outer.dtype.type(0)
     for width in range(2, length + 1):
@@ -55,7 +64,8 @@ def split_scores(b, start, middle, end, weight, bias, lengths, seed, threshold, 
                 middle_j = middle[b, i + 1 + inner]
                 straight, inverted = zero, zero
                 if threshold > 0:
-                    fill_mask(mask, split_key(seed, b, first + inner), threshold, scale)
+                    key = split_key(seed, b, first + inner)
+                    fill_mask(first_half, second_half, key, steps, threshold, scale)
                     for h in range(hidden):
                         unit = max(outer[h] + middle_j[h], zero) * mask[h]
                         straight += unit * w_straight[h]
@@ -93,6 +103,8 @@ def split_scores_backward(  # type: ignore[no-untyped-def]
     outer, grad_outer = np.empty_like(start[b, 0]), np.empty_like(start[b, 0])
     mask = np.empty_like(start[b, 0])
     mask[:] = 1
+    half = (hidden + 1) // 2
+    steps, first_half, second_half = hash_steps(half), mask[:half], mask[half:]
     w_straight, w_inverted = weight[0], weight[1]
     gw_straight, gw_inverted = grad_weight[b, 0], grad_weight[b, 1]
     zero = outer.dtype.type(0)
@@ -110,7 +122,8 @@ def split_scores_backward(  # type: ignore[no-untyped-def]
                 grad_bias[b, 0] += straight
                 grad_bias[b, 1] += inverted
                 if threshold > 0:
-                    fill_mask(mask, split_key(seed, b, first + inner), threshold, scale)
+                    key = split_key(seed, b, first + inner)
+                    fill_mask(first_half, second_half, key, steps, threshold, scale)
                 middle_j, grad_middle_j = middle[b, i + 1 + inner], grad_middle[b, i + 1 + inner]
                 for h in range(hidden):
                     unit = outer[h] + middle_j[h]
