@@ -1,0 +1,20 @@
+"""The slow twin of every structure, by enumeration: oracle for tests, teaching aid for readers.
+
+Each has the methods of the fast class it checks, on tensors of the same shapes, for a handful of words.
+"""
+
+from permalign.structures.brute_force.alignments import (
+    EnumeratedMonotoneAlignment,
+    EnumeratedSegmentalAlignment,
+)
+from permalign.structures.brute_force.separable import EnumeratedPermutation
+from permalign.structures.brute_force.trees import EnumeratedTree, all_trees, packed_splits
+
+__all__ = [
+    "EnumeratedMonotoneAlignment",
+    "EnumeratedPermutation",
+    "EnumeratedSegmentalAlignment",
+    "EnumeratedTree",
+    "all_trees",
+    "packed_splits",
+]
