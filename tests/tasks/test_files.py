@@ -104,3 +104,16 @@ def test_a_header_names_the_columns(write):
 def test_a_file_without_its_header_is_refused(write):
     with pytest.raises(DataError, match="expected a line that names the columns"):
         read_table(write(b""), header=True)
+
+
+def test_windows_line_ends_are_taken_only_where_they_are_asked_for(tmp_path):
+    path = tmp_path / "upstream.txt"
+    path.write_bytes(b"one\r\n\r\ntwo\n")
+    assert [line.text for line in read_text(path, blank="keep", windows_line_ends=True).lines] == [
+        "one",
+        "",
+        "two",
+    ]
+    path.write_bytes(b"one\r\nt\rwo\n")
+    with pytest.raises(DataError, match=r"upstream\.txt, line 2: .*carriage return"):
+        read_text(path, windows_line_ends=True)

@@ -72,13 +72,20 @@ class Table:
         return self.header.index(name)
 
 
-def read_text(path: str | Path, *, blank: Literal["error", "skip", "keep"] = "error") -> TextFile:
+def read_text(
+    path: str | Path,
+    *,
+    blank: Literal["error", "skip", "keep"] = "error",
+    windows_line_ends: bool = False,
+) -> TextFile:
     """Read a UTF-8 file with Unix line ends; a name ending in ``.gz`` is unpacked on the way.
 
     Args:
         path: the file.
         blank: what to do with a line of nothing but white space: refuse it, leave it out and count it, or
             keep it (as where the lines of two files belong together).
+        windows_line_ends: whether ``\\r\\n`` may end a line as well (some upstream files have it); a carriage
+            return anywhere else stays an error.
 
     Raises:
         DataError: the file cannot be read as text; the message gives the name and the line.
@@ -86,7 +93,7 @@ def read_text(path: str | Path, *, blank: Literal["error", "skip", "keep"] = "er
     path = Path(path)
     lines: list[Line] = []
     skipped = 0
-    for line in _lines(path):
+    for line in _lines(path, windows_line_ends):
         if blank != "keep" and not line.text.strip():
             if blank == "error":
                 raise DataError("the line is empty. Remove it, or fill it.", path, line.number)
@@ -131,12 +138,15 @@ def read_table(
     return Table(file.path, names, rows, file.skipped)
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def _lines(path: Path, windows_line_ends: bool) -> Iterator[Line]:
     try:
         with _open(path) as stream:
             number = 0
             while raw := stream.readline(MAXIMUM_LINE_BYTES + 1):
                 number += 1
+                raw = raw.removesuffix(b"\n")
+                if windows_line_ends:
+                    raw = raw.removesuffix(b"\r")
                 yield Line(number, _decode(raw, path, number))
     except FileNotFoundError:
         raise DataError("there is no such file.", path) from None
@@ -165,7 +175,6 @@ def _decode(raw: bytes, path: Path, number: int) -> str:
             path,
             number,
         )
-    raw = raw.removesuffix(b"\n")
     if b"\r" in raw:
         raise DataError(
             "the line has a carriage return (a Windows or old Macintosh line end). "
