@@ -25,11 +25,13 @@ class Example:
 class Task(ABC):
     """Named splits of examples, and what counts as a correct answer to each.
 
-    A split's name is ``condition/part``: ``iid/train``, ``len/test``.
+    A split's name is ``condition/part``: ``iid/train``, ``len/test``. ``metric`` is what the task's results
+    are reported in.
     """
 
     name: str
     description: str
+    metric: str = "exact match"
 
     @property
     @abstractmethod

@@ -50,7 +50,17 @@ class State:
         shortest: how many more tokens the shortest program needs.
     """
 
-    __slots__ = ("_cost", "_finished", "_grammar", "_next", "_rests", "_settled", "allowed", "complete", "shortest")
+    __slots__ = (
+        "_cost",
+        "_finished",
+        "_grammar",
+        "_next",
+        "_rests",
+        "_settled",
+        "allowed",
+        "complete",
+        "shortest",
+    )
 
     def __init__(self, grammar: "Grammar", finished: bool, rests: dict[str, "State"]) -> None:
         self._grammar = grammar
@@ -216,7 +226,11 @@ class Grammar:
         for position, (function, arity) in enumerate(nodes, start=1):
             state = self._after_node((state,), function, arity) if state else None
             if state is None:
-                known = "takes no such argument or may not stand there" if function in self._rules_of else "is unknown"
+                known = (
+                    "takes no such argument or may not stand there"
+                    if function in self._rules_of
+                    else "is unknown"
+                )
                 arguments = "1 argument" if arity == 1 else f"{arity} arguments"
                 raise GrammarError(f"Node {position}, {function!r} with {arguments}, {known}.")
 
