@@ -6,14 +6,15 @@ numbers, so that everybody has the same ones.
 """
 
 import json
-import random
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
+from random import Random
 
 from permalign.tasks.base import Example, Task
+from permalign.tasks.seeded import shuffled
 
 PARTS = ("train", "dev", "test")
 
@@ -22,10 +23,11 @@ Cut = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All examples of a task, and for each condition (``iid``, ``len``) its cut."""
+    """All examples of a task, for each condition (``iid``, ``len``) its cut, and what was left out."""
 
     examples: Sequence[Example]
     cuts: Mapping[str, Cut]
+    notes: tuple[str, ...] = ()
 
     def part(self, split: str) -> list[Example]:
         """The examples of the split ``condition/part``."""
@@ -48,6 +50,11 @@ class PooledTask(Task):
         return self._load()
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out on reading."""
+        return self.pool.notes
+
+    @property
     def splits(self) -> tuple[str, ...]:
         """Every part of every condition."""
         return tuple(f"{condition}/{part}" for condition in self.conditions for part in PARTS)
@@ -55,7 +62,7 @@ class PooledTask(Task):
     def examples(self, split: str) -> Sequence[Example]:
         """The examples of one split, in the order of the pool."""
         if split not in self.splits:
-            raise ValueError(f"{self.name} has no split {split!r}; it has {', '.join(self.splits)}.")
+            raise self.unknown_split(split)
         return self.pool.part(split)
 
 
@@ -63,11 +70,11 @@ def seeded_cut(size: int, dev: int, test: int, seed: int) -> dict[str, list[int]
     """Draw ``dev`` and ``test`` of ``size`` places without replacement; the rest is ``train``.
 
     >>> seeded_cut(6, 1, 2, seed=0)
-    {'train': [1, 3, 5], 'dev': [4], 'test': [0, 2]}
+    {'train': [0, 3, 5], 'dev': [4], 'test': [1, 2]}
     """
     if dev < 0 or test < 0 or dev + test >= size:
         raise ValueError(f"{dev} dev and {test} test examples leave nothing to train on: there are {size}.")
-    order = _shuffled(range(size), seed)
+    order = shuffled(range(size), Random(seed))
     return _cut(size, dev=order[:dev], test=order[dev : dev + test])
 
 
@@ -75,10 +82,10 @@ def length_cut(lengths: Sequence[int], longest_in_train: int, seed: int) -> dict
     """Train on what is short; halve what is longer into ``dev`` and ``test``.
 
     >>> length_cut([3, 9, 4, 8], longest_in_train=4, seed=0)
-    {'train': [0, 2], 'dev': [3], 'test': [1]}
+    {'train': [0, 2], 'dev': [1], 'test': [3]}
     """
     long = [place for place, length in enumerate(lengths) if length > longest_in_train]
-    order = _shuffled(long, seed)
+    order = shuffled(long, Random(seed))
     half = len(order) // 2
     return _cut(len(lengths), dev=order[:half], test=order[half:])
 
@@ -94,10 +101,3 @@ def _cut(size: int, dev: Sequence[int], test: Sequence[int]) -> dict[str, list[i
     held_out = {*dev, *test}
     train = [place for place in range(size) if place not in held_out]
     return {"train": train, "dev": sorted(dev), "test": sorted(test)}
-
-
-def _shuffled(places: Sequence[int], seed: int) -> list[int]:
-    """The places in an order drawn from the seed, by `random.random`: no Python release changes its values."""
-    generator = random.Random(seed)
-    keys = [generator.random() for _ in places]
-    return [place for _, place in sorted(zip(keys, places, strict=True))]

@@ -18,8 +18,6 @@ from permalign.tasks.files import read_table
 from permalign.tasks.location import cache_folder, dataset_file
 from permalign.tasks.pool import Pool, PooledTask, shipped_cut
 
-logger = logging.getLogger(__name__)
-
 ENGLISH_LENGTHS = range(4, 31)
 CHINESE_LENGTHS = range(2, 41)
 LONGEST_IN_TRAIN = 12
@@ -55,7 +53,7 @@ class Tatoeba(PooledTask):
 
     def _load(self) -> Pool:
         path = dataset_file("zh-en", "cmn.txt", self._data_dir)
-        examples = read_tatoeba(path)
+        examples, note = read_tatoeba(path)
         long = {place for place, pair in enumerate(examples) if len(pair.target) > LONGEST_IN_TRAIN}
         cuts = {condition: shipped_cut("tatoeba", condition, len(examples)) for condition in self.conditions}
         if len(examples) != RELEASED_SIZE or long != {*cuts["len"]["dev"], *cuts["len"]["test"]}:
@@ -64,11 +62,11 @@ class Tatoeba(PooledTask):
                 "Move it away and run `permalign data fetch tatoeba`.",
                 path,
             )
-        return Pool(examples, cuts)
+        return Pool(examples, cuts, (note,))
 
 
-def read_tatoeba(path: Path) -> list[Example]:
-    """Prepare every pair of cmn.txt; an example's id is its place in the result."""
+def read_tatoeba(path: Path) -> tuple[list[Example], str]:
+    """Prepare every pair of cmn.txt; an example's id is its place in the result. Also: what was left out."""
     cut_chinese = chinese_cutter()
     examples: list[Example] = []
     seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
@@ -83,14 +81,8 @@ def read_tatoeba(path: Path) -> list[Example]:
             seen.add((source, target))
             meta = {"attribution": _authors(attribution, path, number)}
             examples.append(Example(source, target, str(len(examples)), meta))
-    logger.info(
-        "%s: left out %d pairs by length and %d repeated ones, kept %d",
-        path,
-        skipped["length"],
-        skipped["repeated"],
-        len(examples),
-    )
-    return examples
+    left_out = f"left out {skipped['length']:,} pairs by length and {skipped['repeated']:,} repeated ones"
+    return examples, f"{path}: {left_out}, kept {len(examples):,}."
 
 
 def cut_english(text: str) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 The text is taken as it is: tokens are separated by white space, and nothing is changed.
 """
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,8 +12,6 @@ from permalign.tasks.base import Example
 from permalign.tasks.files import read_text
 from permalign.tasks.location import dataset_file
 from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask, length_cut, seeded_cut, shipped_cut
-
-logger = logging.getLogger(__name__)
 
 
 class EnglishJapanese(PooledTask):
@@ -41,10 +38,8 @@ class EnglishJapanese(PooledTask):
             english = dataset_file("en-ja", f"{part}.en", self._data_dir)
             japanese = dataset_file("en-ja", f"{part}.ja", self._data_dir)
             begin = len(examples)
-            for place, (_, source, target) in enumerate(
-                read_aligned(english, japanese, blank="error"), begin
-            ):
-                examples.append(Example(source, target, str(place)))
+            pairs = enumerate(read_aligned(english, japanese, blank="error"), begin)
+            examples.extend(Example(source, target, str(place)) for place, (_, source, target) in pairs)
             upstream[part] = range(begin, len(examples))
         by_length = shipped_cut("en-ja", "len", len(examples))
         self._check(examples, by_length)
@@ -75,8 +70,8 @@ class Aligned(PooledTask):
         test_size: the same for test.
         seed: of the random cuts.
 
-    Lengths are measured on the source side. Pairs with an empty side are left out; how many were left out
-    is logged.
+    Lengths are measured on the source side. Pairs with an empty side are left out; how many were is in
+    `notes`.
     """
 
     name = "aligned"
@@ -116,14 +111,6 @@ class Aligned(PooledTask):
                 unfit += 1
             else:
                 examples.append(Example(source, target, str(number)))
-        if empty or unfit:
-            logger.warning(
-                "%s: left out %d pairs with an empty side and %d by length, kept %d",
-                self._source_file,
-                empty,
-                unfit,
-                len(examples),
-            )
         cuts = cut_by_options(
             examples,
             self._source_file,
@@ -133,7 +120,13 @@ class Aligned(PooledTask):
             measured_side=self.measured_side,
             seed=self._seed,
         )
-        return Pool(examples, cuts)
+        return Pool(examples, cuts, self._notes(empty, unfit, len(examples)))
+
+    def _notes(self, empty: int, unfit: int, kept: int) -> tuple[str, ...]:
+        if not empty and not unfit:
+            return ()
+        left_out = f"left out {empty:,} pairs with an empty side and {unfit:,} by length"
+        return (f"{self._source_file} and {self._target_file}: {left_out}, kept {kept:,}.",)
 
     def _fits(self, tokens: Sequence[str]) -> bool:
         return self._shortest <= len(tokens) and (self._longest is None or len(tokens) <= self._longest)
