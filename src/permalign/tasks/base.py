@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from permalign.tasks.grammar import Grammar
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -26,10 +28,26 @@ class Task(ABC):
     """Named splits of examples, and what counts as a correct answer to each.
 
     A split's name is ``condition/part``: ``iid/train``, ``len/test``.
+
+    Attributes:
+        name: what the command line calls the task.
+        description: what it is about, in one line.
+        metric: what its results are reported in.
     """
 
     name: str
     description: str
+    metric: str = "exact match"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before comparing results: a split that is not the published one, lines left out."""
+        return ()
+
+    @property
+    def grammar(self) -> Grammar | None:
+        """The grammar of the outputs, for decoding that keeps to it; `None` if any tokens may be an output."""
+        return None
 
     @property
     @abstractmethod
@@ -38,12 +56,20 @@ class Task(ABC):
 
     @abstractmethod
     def examples(self, split: str) -> Sequence[Example]:
-        """The examples of one split, always in the same order."""
+        """The examples of one split, always in the same order; an unknown name is a `ValueError`."""
 
     def answer(self, example: Example, output: Sequence[str]) -> str:
-        """The full answer that a model's output stands for: brackets, entities and all."""
+        """The full answer that a model's output stands for: brackets, entities and all.
+
+        Raises:
+            ValueError: the output stands for no answer.
+        """
         return " ".join(output)
 
     def is_correct(self, example: Example, output: Sequence[str]) -> bool:
         """Whether the output is the example's target (exact match)."""
         return tuple(output) == example.target
+
+    def unknown_split(self, split: str) -> ValueError:
+        """The error for a name that is none of `splits`."""
+        return ValueError(f"{self.name} has no split {split!r}; choose one of {', '.join(self.splits)}.")

@@ -1,0 +1,193 @@
+"""Reading text files line by line, losing nothing silently.
+
+Whatever is wrong with a file (bytes that are not UTF-8, a byte order mark, Windows line ends, an empty line,
+a line without end, a missing column) is a `DataError` with the file's name and the line's number. Lines that
+a reader leaves out on purpose are counted in the `TextFile` it returns.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from permalign.errors import DataError
+
+MAXIMUM_LINE_BYTES = 1_000_000
+"""A longer line is no sentence; most likely the line ends of the file are lost."""
+
+_BYTE_ORDER_MARKS = {
+    b"\xef\xbb\xbf": "UTF-8",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+class Line(NamedTuple):
+    """One line without its line end, and its number in the file, counted from 1."""
+
+    number: int
+    text: str
+
+
+class Row(NamedTuple):
+    """The columns of one line, and its number in the file, counted from 1."""
+
+    number: int
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """The lines of a file, and how many empty ones were left out."""
+
+    path: Path
+    lines: list[Line]
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a tab-separated file, and how many empty lines were left out.
+
+    Attributes:
+        path: where it was read.
+        header: the names of the columns, or nothing where the file has no header.
+        rows: all lines but the header, each with the same number of columns.
+        skipped: how many empty lines were left out.
+    """
+
+    path: Path
+    header: tuple[str, ...]
+    rows: list[Row]
+    skipped: int
+
+    def column(self, name: str) -> int:
+        """The place of a named column; a header without it is a `DataError`."""
+        if name not in self.header:
+            found = ", ".join(self.header) or "no header"
+            raise DataError(f"there is no column {name!r} (found: {found}).", self.path, 1)
+        return self.header.index(name)
+
+
+def read_text(
+    path: str | Path,
+    *,
+    blank: Literal["error", "skip", "keep"] = "error",
+    windows_line_ends: bool = False,
+) -> TextFile:
+    """Read a UTF-8 file with Unix line ends; a name ending in ``.gz`` is unpacked on the way.
+
+    Args:
+        path: the file.
+        blank: what to do with a line of nothing but white space: refuse it, leave it out and count it, or
+            keep it (as where the lines of two files belong together).
+        windows_line_ends: whether ``\\r\\n`` may end a line as well (some upstream files have it); a carriage
+            return anywhere else stays an error.
+
+    Raises:
+        DataError: the file cannot be read as text; the message gives the name and the line.
+    """
+    path = Path(path)
+    lines: list[Line] = []
+    skipped = 0
+    for line in _lines(path, windows_line_ends):
+        if blank != "keep" and not line.text.strip():
+            if blank == "error":
+                raise DataError("the line is empty. Remove it, or fill it.", path, line.number)
+            skipped += 1
+        else:
+            lines.append(line)
+    return TextFile(path, lines, skipped)
+
+
+def read_table(
+    path: str | Path,
+    columns: int | None = None,
+    *,
+    header: bool = False,
+    blank: Literal["error", "skip"] = "error",
+) -> Table:
+    """Read a tab-separated file (no quoting) where each line has the same number of columns.
+
+    Args:
+        path: the file.
+        columns: how many columns each line must have; by default as many as the first line.
+        header: whether the first line names the columns.
+        blank: whether an empty line is an error or is left out and counted.
+
+    Raises:
+        DataError: a line has another number of columns, or the file cannot be read as text.
+    """
+    file = read_text(path, blank=blank)
+    rows: list[Row] = []
+    for number, text in file.lines:
+        row = Row(number, tuple(text.split("\t")))
+        if columns is None:
+            columns = len(row.columns)
+        if len(row.columns) != columns:
+            raise DataError(
+                f"expected {columns} tab-separated columns, found {len(row.columns)}.", file.path, number
+            )
+        rows.append(row)
+    if header and not rows:
+        raise DataError("the file is empty; expected a line that names the columns.", file.path, 1)
+    names = rows.pop(0).columns if header else ()
+    return Table(file.path, names, rows, file.skipped)
+
+
+def _lines(path: Path, windows_line_ends: bool) -> Iterator[Line]:
+    try:
+        with _open(path) as stream:
+            number = 0
+            while raw := stream.readline(MAXIMUM_LINE_BYTES + 1):
+                number += 1
+                raw = raw.removesuffix(b"\n")
+                if windows_line_ends:
+                    raw = raw.removesuffix(b"\r")
+                yield Line(number, _decode(raw, path, number))
+    except FileNotFoundError:
+        raise DataError("there is no such file.", path) from None
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"cannot be read ({reason}).", path) from error
+
+
+def _open(path: Path) -> gzip.GzipFile | BufferedReader:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _decode(raw: bytes, path: Path, number: int) -> str:
+    """One line as text, without its line end; the checks are in the order in which they explain best."""
+    if number == 1:
+        for mark, encoding in _BYTE_ORDER_MARKS.items():
+            if raw.startswith(mark):
+                raise DataError(
+                    f"the file begins with a {encoding} byte order mark. Save it as UTF-8 without one.",
+                    path,
+                    number,
+                )
+    if len(raw) > MAXIMUM_LINE_BYTES:
+        raise DataError(
+            f"the line is longer than {MAXIMUM_LINE_BYTES:,} bytes. Is it one sentence to a line?",
+            path,
+            number,
+        )
+    if b"\r" in raw:
+        raise DataError(
+            "the line has a carriage return (a Windows or old Macintosh line end). "
+            "Save the file with Unix line ends, for example with `dos2unix`.",
+            path,
+            number,
+        )
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8. "
+            "Save the file as UTF-8, for example with `iconv -t utf-8`.",
+            path,
+            number,
+        ) from None

@@ -1,0 +1,303 @@
+"""A typed grammar of programs: write them without brackets, read them back, say what may come next.
+
+A `Rule` gives a function's result type and the types of its arguments; a function may have several rules
+(``loc_2`` of a state can be a city, a river or a place). A program is written as its functions in prefix
+order, without brackets. Some constants may be left out (GeoQuery's ``all``: ``river`` stands for
+``river(all)``); the types, and the rule of reading below, say where they were.
+
+**How it works.** After some tokens, what is still to come is a sequence of types, one for each argument not
+yet read; as functions have several rules, it is one of a set of such sequences. A `State` holds the set as a
+trie: for each type that may come next, the state after it. Since ``X A | X B = X (A | B)``, sets are merged
+exactly, so the trie has one branch for each type and does not grow with the number of ways to type the
+prefix. States are interned and remember their successors: a step costs two dictionary look-ups once it was
+made before, and no more than the trie's depth times the number of types the first time.
+
+**Reading.** Write out every node in prefix order, with the constants that were left out. Where two programs
+have the same tokens, take the one that, at the first node at which they differ, has the constant that was
+left out, else the fewer arguments: a noun is closed as early as the rest allows. `Grammar.linearise` leaves
+constants out only if that reading gives the program back, and otherwise writes them all, so reading always
+undoes it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from permalign.tasks.program import Program, from_preorder
+
+END: Final = "</s>"
+"""Stands for the end of the program among the tokens that may follow."""
+
+
+class Rule(NamedTuple):
+    """A function, the type of its result and the types of its arguments."""
+
+    function: str
+    result: str
+    arguments: tuple[str, ...] = ()
+
+
+class GrammarError(ValueError):
+    """Tokens or trees that are no program of the grammar; the message says where and what was expected."""
+
+
+class State:
+    """What may follow the tokens read so far. States are made by a `Grammar`; they never change.
+
+    Attributes:
+        complete: whether the tokens so far are a program.
+        allowed: the tokens that may come next, `END` among them if the program is complete. From each of them
+            a program can be reached.
+        shortest: how many more tokens the shortest program needs.
+    """
+
+    __slots__ = (
+        "_cost",
+        "_finished",
+        "_grammar",
+        "_next",
+        "_rests",
+        "_settled",
+        "allowed",
+        "complete",
+        "shortest",
+    )
+
+    def __init__(self, grammar: "Grammar", finished: bool, rests: dict[str, "State"]) -> None:
+        self._grammar = grammar
+        self._finished = finished  # whether nothing need follow
+        self._rests = rests  # for each type that may come next, what may follow it
+        self._next: dict[str, State] = {}
+        self._cost: dict[str, int] | None = None
+        skippable = [rest for kind, rest in rests.items() if kind in grammar._skippable]
+        # A constant that may be left out may have been: where its type is due, so is what follows it.
+        self._settled: tuple[State, ...] = (self, *(state for rest in skippable for state in rest._settled))
+        self.complete = finished or any(rest.complete for rest in skippable)
+        kinds = {kind for state in self._settled for kind in state._rests}
+        tokens = {token for kind in kinds for token in grammar._tokens_of[kind]}
+        self.allowed = frozenset(tokens | {END} if self.complete else tokens)
+        lengths = [grammar._shortest[kind] + rest.shortest for kind, rest in rests.items()]
+        self.shortest = 0 if finished else min(lengths)
+
+    def advance(self, token: str) -> "State":
+        """The state after one more token; a `GrammarError` if that token may not come here."""
+        state = self._next.get(token)
+        if state is None:
+            if token not in self.allowed or token == END:
+                raise GrammarError(f"{token!r} may not come here; expected {_listed(self.allowed)}.")
+            state = self._next[token] = self._grammar._after_token(self._settled, token)
+        return state
+
+    def allowed_within(self, tokens: int) -> frozenset[str]:
+        """The tokens after which a program can still be finished in ``tokens`` tokens, counting this one.
+
+        A decoder that may write ``n`` tokens starts with ``allowed_within(n)``, then ``allowed_within(n - 1)``,
+        and never gets stuck; with nothing left only `END` is allowed, which does not count as a token.
+
+        Raises:
+            ValueError: no program is that short.
+        """
+        if tokens < self.shortest:
+            raise ValueError(f"{tokens} tokens are too few: the shortest program needs {self.shortest} more.")
+        if self._cost is None:
+            self._cost = {token: 1 + self.advance(token).shortest for token in self.allowed - {END}}
+        fitting = frozenset(token for token, cost in self._cost.items() if cost <= tokens)
+        return fitting | {END} if self.complete else fitting
+
+
+class Grammar:
+    """Programs whose result has one of the start types.
+
+    Args:
+        start: the types a whole program may have.
+        rules: every function with its types. The order does not matter.
+        optional: constants (functions without arguments) that may be left out when a program is written.
+
+    >>> noun = [Rule("river", "River", ("All",)), Rule("river", "River", ("River",)), Rule("all", "All")]
+    >>> both = [Rule("exclude", "River", ("River", "River")), Rule("mississippi", "River")]
+    >>> grammar = Grammar(["River"], noun + both, optional=["all"])
+    >>> tokens = ["exclude", "river", "mississippi"]
+    >>> from permalign.tasks.program import bracketed
+    >>> "".join(bracketed(grammar.read(tokens)))
+    'exclude(river(all),mississippi)'
+    >>> grammar.linearise(grammar.read(tokens)) == tokens
+    True
+    >>> sorted(grammar.follow(["exclude", "mississippi"]))
+    ['exclude', 'mississippi', 'river']
+    >>> sorted(grammar.follow(tokens))
+    ['</s>']
+    """
+
+    def __init__(self, start: Iterable[str], rules: Iterable[Rule], optional: Iterable[str] = ()) -> None:
+        self.start = tuple(start)
+        self.rules = tuple(dict.fromkeys(rules))
+        self.optional = frozenset(optional)
+        self._rules_of: dict[str, list[Rule]] = {}  # by function
+        self._tokens_of: dict[str, set[str]] = {}  # by result type
+        for rule in self.rules:
+            self._rules_of.setdefault(rule.function, []).append(rule)
+            self._tokens_of.setdefault(rule.result, set()).add(rule.function)
+        self._check_optional()
+        self._skippable = {rule.result for rule in self.rules if rule.function in self.optional}
+        self._shortest = self._shortest_lengths()
+        self._states: dict[tuple[bool, frozenset[tuple[str, State]]], State] = {}
+        self._unions: dict[tuple[State, State], State] = {}
+        finished = self._state(True, {})
+        self.initial = self._state(False, dict.fromkeys(self.start, finished))
+
+    @property
+    def tokens(self) -> frozenset[str]:
+        """Every token a program may have."""
+        return frozenset(self._rules_of)
+
+    def follow(self, prefix: Sequence[str]) -> frozenset[str]:
+        """The tokens that may come after these, `END` among them if they are a program already.
+
+        A decoder that keeps `State.advance` in its hypotheses need not walk the prefix each time.
+        """
+        return self._walk(prefix).allowed
+
+    def linearise(self, program: Program) -> list[str]:
+        """The tokens of a program, which `read` turns back into the very same program.
+
+        Raises:
+            GrammarError: the program is not well typed, or (in a grammar whose functions take several numbers
+                of arguments) its tokens belong to another program.
+        """
+        nodes = [(node.function, len(node.arguments)) for node in program.nodes()]
+        self._check_types(nodes)
+        written = [function for function, _ in nodes]
+        for tokens in ([function for function in written if function not in self.optional], written):
+            if self._accepts(self.initial, tokens) and self._read(tokens) == nodes:
+                return tokens
+        raise GrammarError(f"The tokens {' '.join(written)!r} are read as another program.")
+
+    def read(self, tokens: Sequence[str]) -> Program:
+        """The program that these tokens stand for; see the top of this module for the choice among several.
+
+        Raises:
+            GrammarError: they are no program. The message gives the first token that cannot stand where it does
+                (counted from 1) and what could.
+        """
+        state = self._walk(tokens)
+        if not state.complete:
+            raise GrammarError(
+                f"The program stops after {len(tokens)} tokens; expected {_listed(state.allowed)} next."
+            )
+        return from_preorder(self._read(tokens))
+
+    def _walk(self, tokens: Sequence[str]) -> State:
+        state = self.initial
+        for position, token in enumerate(tokens, start=1):
+            try:
+                state = state.advance(token)
+            except GrammarError as error:
+                raise GrammarError(f"Token {position}: {error}") from None
+        return state
+
+    def _accepts(self, state: State, tokens: Sequence[str]) -> bool:
+        for token in tokens:
+            if token not in state.allowed or token == END:
+                return False
+            state = state.advance(token)
+        return state.complete
+
+    def _read(self, tokens: Sequence[str]) -> list[tuple[str, int]]:
+        """The nodes of the preferred program, each with its number of arguments; the tokens must be readable."""
+        state, position = self.initial, 0
+        nodes: list[tuple[str, int]] = []
+        while position < len(tokens) or state._rests:
+            choices = [(function, 0, position) for function in sorted(self.optional)]
+            if position < len(tokens):
+                function = tokens[position]
+                arities = sorted({len(rule.arguments) for rule in self._rules_of[function]})
+                choices += [(function, arity, position + 1) for arity in arities]
+            for function, arity, after in choices:
+                following = self._after_node((state,), function, arity)
+                if following is not None and self._accepts(following, tokens[after:]):
+                    nodes.append((function, arity))
+                    state, position = following, after
+                    break
+            else:
+                raise AssertionError(f"no reading of token {position + 1}, though the tokens are readable")
+        return nodes
+
+    def _check_types(self, nodes: Sequence[tuple[str, int]]) -> None:
+        state: State | None = self.initial
+        for position, (function, arity) in enumerate(nodes, start=1):
+            state = self._after_node((state,), function, arity) if state else None
+            if state is None:
+                known = (
+                    "takes no such argument or may not stand there"
+                    if function in self._rules_of
+                    else "is unknown"
+                )
+                arguments = "1 argument" if arity == 1 else f"{arity} arguments"
+                raise GrammarError(f"Node {position}, {function!r} with {arguments}, {known}.")
+
+    def _after_token(self, states: Iterable[State], token: str) -> State:
+        state = self._after_node(states, token)
+        if state is None:
+            raise AssertionError(f"{token!r} was allowed but leads nowhere")
+        return state
+
+    def _after_node(self, states: Iterable[State], function: str, arity: int | None = None) -> State | None:
+        """What may follow a function with so many arguments (or any number) in any of these states."""
+        after: State | None = None
+        for state in states:
+            for rule in self._rules_of.get(function, ()):
+                if rule.result in state._rests and arity in {None, len(rule.arguments)}:
+                    reached = state._rests[rule.result]
+                    for argument in reversed(rule.arguments):
+                        reached = self._state(False, {argument: reached})
+                    after = reached if after is None else self._union(after, reached)
+        return after
+
+    def _union(self, first: State, second: State) -> State:
+        if first is second:
+            return first
+        if (first, second) not in self._unions:
+            rests = dict(first._rests)
+            for kind, rest in second._rests.items():
+                rests[kind] = self._union(rests[kind], rest) if kind in rests else rest
+            self._unions[first, second] = self._state(first._finished or second._finished, rests)
+        return self._unions[first, second]
+
+    def _state(self, finished: bool, rests: dict[str, State]) -> State:
+        """The one state with these contents."""
+        key = (finished, frozenset(rests.items()))
+        if key not in self._states:
+            self._states[key] = State(self, finished, rests)
+        return self._states[key]
+
+    def _check_optional(self) -> None:
+        for function in self.optional:
+            if any(rule.arguments for rule in self._rules_of.get(function, ())):
+                raise ValueError(f"{function!r} takes arguments; only a constant may be left out.")
+        if END in self._rules_of:
+            raise ValueError(f"{END!r} marks the end of a program and cannot name a function.")
+
+    def _shortest_lengths(self) -> dict[str, int]:
+        """The fewest tokens of any program of each type, by iterating to the fixed point.
+
+        Raises:
+            ValueError: a type has no finite program, so a decoder could be led into a dead end.
+        """
+        shortest: dict[str, int] = {}
+        changed = True
+        while changed:
+            changed = False
+            for rule in self.rules:
+                if all(kind in shortest for kind in rule.arguments):
+                    own = 0 if rule.function in self.optional else 1
+                    length = own + sum(shortest[kind] for kind in rule.arguments)
+                    if length < shortest.get(rule.result, length + 1):
+                        shortest[rule.result] = length
+                        changed = True
+        used = {*self.start, *(kind for rule in self.rules for kind in rule.arguments)}
+        if hopeless := sorted(used - shortest.keys()):
+            raise ValueError(f"No finite program has type {_listed(hopeless)}; add a rule that ends there.")
+        return shortest
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) if name != END else "the end" for name in sorted(names)) or "nothing"

@@ -1,0 +1,53 @@
+"""Where the files of a dataset lie.
+
+There is one root folder with one folder for each dataset in it, and the upstream files in those under their
+own names. The root is the argument ``data_dir``, else the environment variable ``PERMALIGN_DATA``, else a
+folder in the user's cache; `permalign data fetch` writes to the same place that everything else reads.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from permalign.errors import DataError
+from permalign.tasks.catalogue import download_of
+
+ENVIRONMENT_VARIABLE = "PERMALIGN_DATA"
+
+
+def data_root(data_dir: str | Path | None = None) -> Path:
+    """The folder that holds one folder for each dataset; it need not exist."""
+    chosen = data_dir or os.environ.get(ENVIRONMENT_VARIABLE)
+    return Path(chosen).expanduser() if chosen else cache_folder() / "data"
+
+
+def cache_folder() -> Path:
+    """The user's cache folder for permalign, by the custom of the operating system."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA")
+        return (Path(base) if base else Path.home() / "AppData" / "Local") / "permalign"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "permalign"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "permalign"
+
+
+def dataset_file(folder: str, name: str, data_dir: str | Path | None = None) -> Path:
+    """The path of one upstream file, for example ``dataset_file("scan", "tasks_train_simple.txt")``.
+
+    Raises:
+        DataError: the file is not there; the message says where to place it and how to download it.
+    """
+    path = data_root(data_dir) / folder / name
+    if path.is_file():
+        return path
+    download = download_of(folder, name)
+    fetch = f", or run `permalign data fetch {download.name}`" if download else ""
+    if fetch and data_dir:
+        fetch = fetch[:-1] + f" --data-dir {data_dir}`"
+    cache = cache_folder() / "data"
+    raise DataError(
+        f"there is no such file. Place {name} there{fetch}. "
+        f"(Data is looked for in --data-dir, else in ${ENVIRONMENT_VARIABLE}, else in {cache}.)",
+        path,
+    )

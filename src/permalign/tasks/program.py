@@ -1,0 +1,117 @@
+"""Programs as trees, and how they are written with brackets.
+
+The same few lines read ``after ( twice ( jump ) , walk ( around , left ) )`` and FunQL such as
+``answer(city(loc_2(stateid('texas'))))``, once each is cut into tokens.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+DEEPEST = 200
+"""Brackets nested deeper than this are refused: no question needs them, and recursion has its limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A function applied to programs; without arguments, a constant."""
+
+    function: str
+    arguments: tuple["Program", ...] = ()
+
+    def nodes(self) -> Iterator["Program"]:
+        """This program and all it is made of, a function before its arguments, left before right.
+
+        >>> [node.function for node in Program("and", (Program("run"), Program("jump"))).nodes()]
+        ['and', 'run', 'jump']
+        """
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.arguments))
+
+
+def from_preorder(symbols: Sequence[tuple[str, int]]) -> Program:
+    """The program whose nodes, in the order of `Program.nodes`, are these (function, number of arguments).
+
+    >>> from_preorder([("and", 2), ("run", 0), ("jump", 0)]) == Program("and", (Program("run"), Program("jump")))
+    True
+    """
+    finished: list[Program] = []
+    for function, arity in reversed(symbols):
+        if arity > len(finished):
+            raise ValueError(
+                f"{function!r} needs {arity} arguments, but only {len(finished)} programs follow it."
+            )
+        arguments = tuple(finished.pop() for _ in range(arity))
+        finished.append(Program(function, arguments))
+    if len(finished) != 1:
+        raise ValueError(f"The symbols make {len(finished)} programs; exactly one was expected.")
+    return finished[0]
+
+
+def bracketed(program: Program) -> list[str]:
+    """The tokens of a program with its arguments in brackets, separated by commas.
+
+    >>> " ".join(bracketed(Program("and", (Program("run"), Program("twice", (Program("jump"),))))))
+    'and ( run , twice ( jump ) )'
+    """
+    tokens = [program.function]
+    if program.arguments:
+        for before, argument in zip("(" + "," * len(program.arguments), program.arguments, strict=False):
+            tokens += [before, *bracketed(argument)]
+        tokens.append(")")
+    return tokens
+
+
+def read_bracketed(tokens: Sequence[str]) -> Program:
+    """The program that `bracketed` writes as these tokens.
+
+    Raises:
+        ValueError: brackets or commas are not where they should be; the message gives the token's number.
+
+    >>> read_bracketed("and ( run , jump )".split()) == Program("and", (Program("run"), Program("jump")))
+    True
+    >>> read_bracketed("and ( run , jump".split())
+    Traceback (most recent call last):
+        ...
+    ValueError: the bracket opened by token 2 is never closed.
+    """
+    names: list[str] = []  # the functions whose brackets are open, from the outside in
+    opened: list[int] = []  # where, counted from 1
+    arguments: list[list[Program]] = [[]]  # what has been read inside each, and outside all
+    expect_name = True
+    for position, token in enumerate(tokens, start=1):
+        if expect_name != (token not in {"(", ")", ","}):
+            raise ValueError(
+                f"token {position} is {token!r}, but {_expected(expect_name, bool(names))} was expected."
+            )
+        if expect_name:
+            arguments[-1].append(Program(token))
+            expect_name = False
+        elif token == "(" and not arguments[-1][-1].arguments:
+            if len(names) == DEEPEST:
+                raise ValueError(f"token {position} opens bracket {DEEPEST + 1} inside one another.")
+            names.append(arguments[-1].pop().function)
+            opened.append(position)
+            arguments.append([])
+            expect_name = True
+        elif token == "(":
+            raise ValueError(f"token {position} opens a second bracket after the same function.")
+        elif not names:
+            raise ValueError(f"token {position} is {token!r}, but no bracket is open there.")
+        elif token == ",":
+            expect_name = True
+        else:
+            inner = tuple(arguments.pop())
+            opened.pop()
+            arguments[-1].append(Program(names.pop(), inner))
+    if expect_name:
+        raise ValueError(f"the program ends after token {len(tokens)}, but a name was expected.")
+    if names:
+        raise ValueError(f"the bracket opened by token {opened[-1]} is never closed.")
+    return arguments[0][0]
+
+
+def _expected(name: bool, inside: bool) -> str:
+    return "a name" if name else "'(', ',' or ')'" if inside else "'(' or the end"

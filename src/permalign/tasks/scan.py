@@ -1,0 +1,139 @@
+"""SCAN-SP: SCAN's commands, to be turned into programs rather than into actions."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from random import Random
+
+from permalign.errors import DataError
+from permalign.tasks.base import Example, Task
+from permalign.tasks.files import read_text
+from permalign.tasks.grammar import Grammar
+from permalign.tasks.location import data_root, dataset_file
+from permalign.tasks.program import bracketed
+from permalign.tasks.scan_language import commands, execute, program_grammar
+from permalign.tasks.seeded import shuffled
+
+TRAIN_FILE, TEST_FILE = "tasks_train_simple.txt", "tasks_test_simple.txt"
+_TEST_SIZE = 4_182
+_LONGEST_TRAINING_COMMAND = 5
+_PARTS = ("train", "dev", "test")
+
+
+class ScanSP(Task):
+    """Commands in, programs without brackets out; generated, with the published IID split if its files are there.
+
+    IID is SCAN's simple split, of which a fifth of the training commands (drawn with the seed) is kept for
+    development. LEN trains on commands of up to 5 words; the longer ones are cut in two halves (always the
+    same, whatever the seed).
+
+    Args:
+        data_dir: the folder with ``scan/tasks_train_simple.txt`` and ``scan/tasks_test_simple.txt``.
+        seed: draws the development set; without the files, the test set as well.
+    """
+
+    name = "scan-sp"
+    description = "SCAN commands to programs, generated from the grammar; IID and LEN"
+
+    def __init__(self, data_dir: str | Path | None = None, seed: int = 0) -> None:
+        self.data_dir = data_dir
+        self.seed = seed
+
+    @property
+    def grammar(self) -> Grammar:  # noqa: D102
+        return program_grammar()
+
+    @property
+    def splits(self) -> tuple[str, ...]:  # noqa: D102
+        return tuple(f"{condition}/{part}" for condition in ("iid", "len") for part in _PARTS)
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # noqa: D102
+        if self._has_files:
+            return ()
+        folder = data_root(self.data_dir) / "scan"
+        return (
+            f"IID is a split drawn with seed {self.seed}, of the same sizes as SCAN's simple split but not the "
+            f"same commands. For the published one, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
+            "`permalign data fetch scan`.",
+        )
+
+    def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
+        if split not in self.splits:
+            raise self.unknown_split(split)
+        return [self._examples[command] for command in self._commands_of[split]]
+
+    def answer(self, example: Example, output: Sequence[str]) -> str:
+        """The program with its brackets."""
+        return " ".join(bracketed(program_grammar().read(output)))
+
+    def execute(self, output: Sequence[str], example: Example) -> tuple[str, ...]:
+        """The actions that a program stands for; one that cannot be read is a `GrammarError`."""
+        return execute(program_grammar().read(output))
+
+    @cached_property
+    def _examples(self) -> dict[str, Example]:
+        grammar = program_grammar()
+        return {
+            " ".join(command): Example(command, tuple(grammar.linearise(program)), str(number))
+            for number, (command, program) in enumerate(commands().items())
+        }
+
+    @cached_property
+    def _commands_of(self) -> dict[str, list[str]]:
+        generator = Random(self.seed)
+        if self._has_files:
+            train, test = self._published_split()
+        else:
+            order = shuffled(list(self._examples), generator)
+            train, test = order[_TEST_SIZE:], order[:_TEST_SIZE]
+        order = shuffled(train, generator)
+        development = set(order[: len(order) // 5])
+        short = [c for c, e in self._examples.items() if len(e.source) <= _LONGEST_TRAINING_COMMAND]
+        long = [c for c, e in self._examples.items() if len(e.source) > _LONGEST_TRAINING_COMMAND]
+        halves = shuffled(long, Random(0))
+        return {
+            "iid/train": [command for command in train if command not in development],
+            "iid/dev": [command for command in train if command in development],
+            "iid/test": test,
+            "len/train": short,
+            "len/dev": halves[: len(halves) // 2],
+            "len/test": halves[len(halves) // 2 :],
+        }
+
+    @property
+    def _has_files(self) -> bool:
+        folder = data_root(self.data_dir) / "scan"
+        return any((folder / name).is_file() for name in (TRAIN_FILE, TEST_FILE))
+
+    def _published_split(self) -> tuple[list[str], list[str]]:
+        seen: set[str] = set()
+        parts = [
+            self._read(dataset_file("scan", name, self.data_dir), seen) for name in (TRAIN_FILE, TEST_FILE)
+        ]
+        if len(seen) != len(self._examples):
+            missing = min(self._examples.keys() - seen)
+            raise DataError(
+                f"{TRAIN_FILE} and {TEST_FILE} hold {len(seen):,} of the {len(self._examples):,} commands "
+                f"({missing!r} is missing). Download them again with `permalign data fetch scan`.",
+                dataset_file("scan", TEST_FILE, self.data_dir),
+            )
+        return parts[0], parts[1]
+
+    def _read(self, path: Path, seen: set[str]) -> list[str]:
+        """The commands of one file, each checked against the grammar and against the actions beside it."""
+        found = []
+        for number, text in read_text(path).lines:
+            command, separator, actions = text.removeprefix("IN: ").partition(" OUT: ")
+            if not text.startswith("IN: ") or not separator:
+                raise DataError("expected `IN: <command> OUT: <actions>`.", path, number)
+            if command not in self._examples:
+                raise DataError(f"{command!r} is no command of SCAN.", path, number)
+            expected = " ".join(self.execute(self._examples[command].target, self._examples[command]))
+            if actions.rstrip() != expected:
+                raise DataError(f"the actions of {command!r} should be {expected!r}.", path, number)
+            if command in seen:
+                raise DataError(f"{command!r} was there before.", path, number)
+            seen.add(command)
+            found.append(command)
+        return found

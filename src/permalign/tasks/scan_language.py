@@ -1,0 +1,89 @@
+"""The language of SCAN: all 20,910 commands, their programs, and what a program does.
+
+Commands (Lake and Baroni, 2018)::
+
+    C -> S | S and S | S after S            S -> V | V twice | V thrice
+    V -> U | A left | A right | A M left | A M right      (A = U or turn; U = walk, look, run, jump)
+    M -> opposite | around
+
+A program says the same with the function first, and so do its tokens: ``jump twice after walk around left``
+is ``after ( twice ( jump ) , walk ( around , left ) )``, without brackets ``after twice jump walk around left``.
+"""
+
+from functools import cache
+from itertools import product
+
+from permalign.tasks.grammar import Grammar, Rule
+from permalign.tasks.program import Program
+
+_ACTIONS = {"walk": "I_WALK", "look": "I_LOOK", "run": "I_RUN", "jump": "I_JUMP", "turn": None}
+_TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}
+_MANNERS = ("opposite", "around")
+_REPETITIONS = {"twice": 2, "thrice": 3}
+_CONJUNCTIONS = ("and", "after")
+
+
+@cache
+def program_grammar() -> Grammar:
+    """The grammar of the programs: exactly 20,910, one for each command.
+
+    >>> sorted(program_grammar().follow(["after", "turn"]))
+    ['around', 'left', 'opposite', 'right']
+    """
+    phrase = ("Phrase", "Sentence", "Command")  # one of the former may stand for one of the latter
+    rules = [Rule(turn, "Direction") for turn in _TURNS] + [Rule(manner, "Manner") for manner in _MANNERS]
+    for result in phrase:
+        for action in _ACTIONS:
+            rules += [Rule(action, result, ("Direction",)), Rule(action, result, ("Manner", "Direction"))]
+        rules += [Rule(action, result) for action, movement in _ACTIONS.items() if movement]
+    for result, repetition in product(phrase[1:], _REPETITIONS):
+        rules.append(Rule(repetition, result, ("Phrase",)))
+    rules += [Rule(conjunction, "Command", ("Sentence", "Sentence")) for conjunction in _CONJUNCTIONS]
+    return Grammar(["Command"], rules)
+
+
+def commands() -> dict[tuple[str, ...], Program]:
+    """Every command with its program, in alphabetical order of the commands."""
+    sentences = _sentences()
+    found = dict(sentences)
+    for conjunction in _CONJUNCTIONS:
+        for (first, first_program), (second, second_program) in product(sentences.items(), repeat=2):
+            found[(*first, conjunction, *second)] = Program(conjunction, (first_program, second_program))
+    return dict(sorted(found.items(), key=lambda pair: " ".join(pair[0])))
+
+
+def _sentences() -> dict[tuple[str, ...], Program]:
+    phrases: dict[tuple[str, ...], Program] = {}
+    for action, movement in _ACTIONS.items():
+        modifiers = [(turn,) for turn in _TURNS] + list(product(_MANNERS, _TURNS))
+        for modifier in [(), *modifiers] if movement else modifiers:
+            phrases[(action, *modifier)] = Program(action, tuple(Program(word) for word in modifier))
+    found = dict(phrases)
+    for repetition in _REPETITIONS:
+        for words, program in phrases.items():
+            found[(*words, repetition)] = Program(repetition, (program,))
+    return found
+
+
+def execute(program: Program) -> tuple[str, ...]:
+    """The actions a program stands for.
+
+    >>> execute(program_grammar().read("after turn opposite left twice walk right".split()))
+    ('I_TURN_RIGHT', 'I_WALK', 'I_TURN_RIGHT', 'I_WALK', 'I_TURN_LEFT', 'I_TURN_LEFT')
+    """
+    function, arguments = program.function, program.arguments
+    if function == "and":
+        return execute(arguments[0]) + execute(arguments[1])
+    if function == "after":
+        return execute(arguments[1]) + execute(arguments[0])
+    if function in _REPETITIONS:
+        return execute(arguments[0]) * _REPETITIONS[function]
+    movement = _ACTIONS[function]
+    move = (movement,) if movement else ()
+    if not arguments:
+        return move
+    turn = _TURNS[arguments[-1].function]
+    manner = arguments[0].function if len(arguments) == 2 else None
+    if manner == "around":
+        return (turn, *move) * 4
+    return (turn, turn, *move) if manner == "opposite" else (turn, *move)

@@ -1,0 +1,119 @@
+import gzip
+
+import pytest
+
+from permalign.errors import DataError
+from permalign.tasks.files import MAXIMUM_LINE_BYTES, Line, Row, read_table, read_text
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_bytes(content, name="data.txt"):
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    return write_bytes
+
+
+def test_lines_are_numbered_from_one(write):
+    file = read_text(write("eins\nzwei ü\n".encode()))
+    assert file.lines == [Line(1, "eins"), Line(2, "zwei ü")]
+    assert file.skipped == 0
+
+
+def test_the_last_line_needs_no_line_end(write):
+    assert read_text(write(b"a\nb")).lines == [Line(1, "a"), Line(2, "b")]
+
+
+def test_only_a_newline_ends_a_line(write):
+    text = "a\x0bb\x0cc\x1cd\x85e\u2028f"
+    assert read_text(write(text.encode())).lines == [Line(1, text)]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        (b"good\nbad \xff\n", 2, "byte 5 of the line (0xff) is not UTF-8"),
+        (b"\xef\xbb\xbfgood\n", 1, "UTF-8 byte order mark"),
+        ("good\n".encode("utf-16"), 1, "UTF-16 byte order mark"),
+        (b"good\nbad\r\n", 2, "carriage return"),
+        (b"good\rbad\n", 1, "carriage return"),
+        (b"good\n\nbad\n", 2, "the line is empty"),
+        (b"good\n \t\n", 2, "the line is empty"),
+        (b"good\n" + b"x" * 10_000_000, 2, "longer than 1,000,000 bytes"),
+    ],
+)
+def test_what_is_wrong_is_said_with_file_and_line(write, content, line, words):
+    path = write(content)
+    with pytest.raises(DataError) as caught:
+        read_text(path)
+    assert str(caught.value).startswith(f"{path}, line {line}: ")
+    assert words in str(caught.value)
+    assert (caught.value.path, caught.value.line) == (path, line)
+
+
+def test_a_line_of_exactly_the_limit_is_read(write):
+    longest = b"x" * (MAXIMUM_LINE_BYTES - 1) + b"\n"
+    assert len(read_text(write(longest)).lines[0].text) == MAXIMUM_LINE_BYTES - 1
+
+
+def test_empty_lines_are_skipped_and_counted_or_kept_on_request(write):
+    path = write(b"a\n\n \nb\n")
+    skipping = read_text(path, blank="skip")
+    assert skipping.lines == [Line(1, "a"), Line(4, "b")]
+    assert skipping.skipped == 2
+    assert [line.text for line in read_text(path, blank="keep").lines] == ["a", "", " ", "b"]
+
+
+def test_a_missing_file_and_a_folder_are_data_errors(tmp_path):
+    with pytest.raises(DataError, match="there is no such file"):
+        read_text(tmp_path / "nothing.txt")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_text(tmp_path)
+
+
+def test_gzip_is_unpacked_and_a_torn_one_is_refused(write):
+    packed = gzip.compress(b"a\tb\n" * 100)
+    assert len(read_text(write(packed, "data.tsv.gz")).lines) == 100
+    with pytest.raises(DataError, match="cannot be read"):
+        read_text(write(packed[:-12], "torn.tsv.gz"))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_text(write(b"plain text\n", "plain.tsv.gz"))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_text(write(packed[:12] + b"\xff" * 30 + packed[42:], "broken.tsv.gz"))
+
+
+def test_tables_have_one_width(write):
+    table = read_table(write(b"a\tb\nc\t\n"), 2)
+    assert table.rows == [Row(1, ("a", "b")), Row(2, ("c", ""))]
+    with pytest.raises(DataError, match=r"line 2: expected 2 tab-separated columns, found 3"):
+        read_table(write(b"a\tb\nc\td\te\n"))
+    with pytest.raises(DataError, match=r"line 1: expected 3 tab-separated columns, found 2"):
+        read_table(write(b"a\tb\n"), 3)
+
+
+def test_a_header_names_the_columns(write):
+    table = read_table(write(b"zh\ten\nx\ty\n"), header=True)
+    assert table.column("en") == 1
+    assert table.rows == [Row(2, ("x", "y"))]
+    with pytest.raises(DataError, match=r"line 1: there is no column 'de' \(found: zh, en\)"):
+        table.column("de")
+
+
+def test_a_file_without_its_header_is_refused(write):
+    with pytest.raises(DataError, match="expected a line that names the columns"):
+        read_table(write(b""), header=True)
+
+
+def test_windows_line_ends_are_taken_only_where_they_are_asked_for(tmp_path):
+    path = tmp_path / "upstream.txt"
+    path.write_bytes(b"one\r\n\r\ntwo\n")
+    assert [line.text for line in read_text(path, blank="keep", windows_line_ends=True).lines] == [
+        "one",
+        "",
+        "two",
+    ]
+    path.write_bytes(b"one\r\nt\rwo\n")
+    with pytest.raises(DataError, match=r"upstream\.txt, line 2: .*carriage return"):
+        read_text(path, windows_line_ends=True)
