@@ -8,12 +8,12 @@ zeros (or the identity) where a sentence has ended.
 from typing import Any
 
 import numpy as np
-
 import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.compiled import positions, rules as rule_loops, scoring, walking
+from permalign.kernels.compiled import positions, scoring, walking
+from permalign.kernels.compiled import rules as rule_loops
 from permalign.kernels.layout import positioned_offset, positioned_offsets, split_count, split_offsets
 from permalign.kernels.portable import dropout_scale, words_of
 from permalign.kernels.threads import for_each_sentence
@@ -59,7 +59,16 @@ def split_scores(
 
 
 @split_scores.register_fake
-def _(start: Tensor, middle: Tensor, end: Tensor, weight: Tensor, bias: Tensor, lengths: Tensor, seed: Tensor, dropout: float) -> Tensor:
+def _(
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> Tensor:
     return start.new_empty(start.shape[0], split_count(start.shape[1] - 1), 2)
 
 
@@ -93,8 +102,18 @@ def split_scores_backward(
 
 
 @split_scores_backward.register_fake
-def _(grad: Tensor, start: Tensor, middle: Tensor, end: Tensor, weight: Tensor, lengths: Tensor, seed: Tensor, dropout: float) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return (*(start.new_empty(start.shape) for _ in range(3)), weight.new_empty(weight.shape), weight.new_empty(2))  # type: ignore[return-value]
+def _(
+    grad: Tensor,
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    first, second, third = (start.new_empty(start.shape) for _ in range(3))
+    return first, second, third, weight.new_empty(weight.shape), weight.new_empty(2)
 
 
 def _split_scores_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -129,7 +148,9 @@ def _inside(scores: Tensor, lengths: Tensor, maximise: bool) -> tuple[Tensor, Te
     log_partition = scores.new_zeros(scores.shape[0])
     gamma = torch.zeros_like(scores, memory_format=torch.contiguous_format)
     arrays = (_array(scores), _array(lengths), _splits_at(scores), maximise)
-    for_each_sentence(rule_loops.inside, scores.shape[0], *arrays, log_partition.numpy(), gamma.detach().numpy())
+    for_each_sentence(
+        rule_loops.inside, scores.shape[0], *arrays, log_partition.numpy(), gamma.detach().numpy()
+    )
     return log_partition, gamma
 
 
@@ -267,7 +288,11 @@ def expected_matrix_backward(grad: Tensor, rules: Tensor, chart: Tensor, lengths
     """The adjoint of the rules."""
     words = words_of(rules)
     grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
-    arrays = (*(_array(x) for x in (grad, rules, chart, lengths)), _splits_at(rules), positioned_offsets(words))
+    arrays = (
+        *(_array(x) for x in (grad, rules, chart, lengths)),
+        _splits_at(rules),
+        positioned_offsets(words),
+    )
     for_each_sentence(positions.expected_matrix_backward, rules.shape[0], *arrays, grad_rules.numpy())
     return grad_rules
 
@@ -295,7 +320,11 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[
     batch, words = scores.shape[0], words_of(scores)
     log_sum = scores.new_zeros(batch)
     chart = scores.new_zeros(batch, positioned_offset(words, words + 1))
-    arrays = (*(_array(x) for x in (scores, emissions, lengths)), _splits_at(scores), positioned_offsets(words))
+    arrays = (
+        *(_array(x) for x in (scores, emissions, lengths)),
+        _splits_at(scores),
+        positioned_offsets(words),
+    )
     for_each_sentence(positions.tagging_inside, batch, *arrays, log_sum.numpy(), chart.numpy())
     return log_sum, chart
 
@@ -314,7 +343,11 @@ def tagging_inside_backward(
     batch, words = scores.shape[0], words_of(scores)
     grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
     grad_emissions = scores.new_zeros(batch, words, words)
-    arrays = (*(_array(x) for x in (grad, scores, chart, lengths)), _splits_at(scores), positioned_offsets(words))
+    arrays = (
+        *(_array(x) for x in (grad, scores, chart, lengths)),
+        _splits_at(scores),
+        positioned_offsets(words),
+    )
     for_each_sentence(
         positions.tagging_inside_backward, batch, *arrays, grad_scores.numpy(), grad_emissions.numpy()
     )
@@ -359,10 +392,8 @@ def walk(
 
 
 @walk.register_fake
-def _(
-    weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool
-) -> tuple[Tensor, Tensor]:
+def _(weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool) -> tuple[Tensor, Tensor]:
     batch, words = weights.shape[0], words_of(weights)
     samples = 1 if uniforms is None else uniforms.shape[0]
-    whole = {"dtype": torch.int64}
-    return weights.new_empty(samples, batch, words - 1, 4, **whole), weights.new_empty(samples, batch, words, **whole)
+    nodes = weights.new_empty((samples, batch, words - 1, 4), dtype=torch.int64)
+    return nodes, weights.new_empty((samples, batch, words), dtype=torch.int64)

@@ -93,10 +93,7 @@ def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> 
     blocks = []
     for width in range(2, words + 1):
         block = width_block(logits, words, width)
-        if within_rule:
-            blocks.append(block.softmax(2))
-        else:
-            blocks.append(block.flatten(2).softmax(-1))
+        blocks.append(block.softmax(2) if within_rule else block.flatten(2).softmax(-1))
     return mask_padding(pack_blocks(blocks, logits), lengths)
 
 
@@ -347,11 +344,15 @@ def split_scores(
     blocks = []
     for width in range(2, words + 1):
         starts = words - width + 1
-        inner = torch.arange(1, width, device=start.device) + torch.arange(starts, device=start.device)[:, None]
+        inner = (
+            torch.arange(1, width, device=start.device) + torch.arange(starts, device=start.device)[:, None]
+        )
         outer = (start[:, :starts] + end[:, width:])[:, :, None]
         units = (outer + middle[:, inner]).relu()  # (batch, start, split, hidden)
         if dropout > 0:
-            splits = torch.arange(split_offset(words, width), split_offset(words, width + 1), device=start.device)
+            splits = torch.arange(
+                split_offset(words, width), split_offset(words, width + 1), device=start.device
+            )
             kept = kept_units(seed, items, splits, hidden, dropout)
             units = units * kept.view_as(units) * dropout_scale(dropout)[1]
         blocks.append(units @ weight.T + bias)

@@ -53,5 +53,5 @@ def for_each_sentence(kernel: Callable[..., None], batch: int, *arrays: Any) -> 
     futures = [_get_pool().submit(work) for _ in range(helpers)]
     work()
     for future in futures:
-        if not future.cancel():  # on a busy machine a helper may not have begun: then there is nothing to wait for
+        if not future.cancel():  # a helper that has not begun by now has nothing left to do
             future.result()

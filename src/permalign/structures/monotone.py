@@ -80,10 +80,16 @@ class MonotoneAlignment:
                 )
         _, cells, steps = emit_logits.shape
         self.emit_logits, self.word_log_probs = emit_logits, word_log_probs
-        self.source_lengths = require_lengths("source_lengths", source_lengths, "emit_logits", emit_logits, cells)
-        self.target_lengths = require_lengths("target_lengths", target_lengths, "emit_logits", emit_logits, steps)
+        self.source_lengths = require_lengths(
+            "source_lengths", source_lengths, "emit_logits", emit_logits, cells
+        )
+        self.target_lengths = require_lengths(
+            "target_lengths", target_lengths, "emit_logits", emit_logits, steps
+        )
         if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
-            require_range("source_lengths", self.source_lengths, "emit_logits", emit_logits, cells, what="cells")
+            require_range(
+                "source_lengths", self.source_lengths, "emit_logits", emit_logits, cells, what="cells"
+            )
             require_range("target_lengths", self.target_lengths, "emit_logits", emit_logits, steps)
             require_finite("emit_logits", emit_logits, self._present())
             require_no_nan_or_plus("word_log_probs", word_log_probs, self._present())
@@ -123,8 +129,8 @@ class MonotoneAlignment:
             uniforms = torch.rand(
                 (copies * batch, cells + steps), generator=generator, dtype=emit.dtype, device=emit.device
             )
-            many = (tensor.repeat(copies, 1, 1) for tensor in (reached, emit, move))
-            drawn = self._trace_back(*many, uniforms)
+            reached, emit, move = (tensor.repeat(copies, 1, 1) for tensor in (reached, emit, move))
+            drawn = self._trace_back(reached, emit, move, uniforms)
         return drawn.view(*sample_shape, batch, steps)
 
     def segments(self, order: Int[Tensor, "batch n"] | None = None) -> list[list[Segment]]:
@@ -212,11 +218,8 @@ class MonotoneAlignment:
             come = (reached + move)[row, (cell - 1).clamp(min=0), step]
             stay = torch.where(step > 0, stay, -torch.inf)
             come = torch.where(cell > 0, come, -torch.inf)
-            if uniforms is None:
-                emitted = stay >= come
-            else:
-                emitted = uniforms[:, turn] < torch.sigmoid(stay - come)
-            emitted &= step > 0
+            share = torch.sigmoid(stay - come)  # of the way in by emitting
+            emitted = (share >= 0.5 if uniforms is None else uniforms[:, turn] < share) & (step > 0)
             moved = ~emitted & (cell > 0)
             step, cell = step - emitted.long(), cell - moved.long()
             answer[row[emitted], step[emitted]] = cell[emitted]

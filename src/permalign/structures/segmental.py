@@ -57,8 +57,12 @@ class SegmentalAlignment:
         _, cells, starts, sizes = segment_log_probs.shape
         self.segment_log_probs = segment_log_probs
         self.longest = sizes - 1
-        self.source_lengths = require_lengths("source_lengths", source_lengths, name, segment_log_probs, cells)
-        self.target_lengths = require_lengths("target_lengths", target_lengths, name, segment_log_probs, starts - 1)
+        self.source_lengths = require_lengths(
+            "source_lengths", source_lengths, name, segment_log_probs, cells
+        )
+        self.target_lengths = require_lengths(
+            "target_lengths", target_lengths, name, segment_log_probs, starts - 1
+        )
         if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
             require_range("source_lengths", self.source_lengths, name, segment_log_probs, cells, what="cells")
             require_range("target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, least=0)
@@ -186,7 +190,9 @@ class SegmentalAlignment:
                 size = options.argmax(-1)
             else:
                 cumulative = options.softmax(-1).cumsum(-1)
-                size = (cumulative <= uniforms[:, cell, None] * cumulative[:, -1:]).sum(-1).clamp(max=sizes - 1)
+                size = (
+                    (cumulative <= uniforms[:, cell, None] * cumulative[:, -1:]).sum(-1).clamp(max=sizes - 1)
+                )
             size = torch.where(cell < source_lengths, size, 0)
             start = end - size
             mine = (word >= start[:, None]) & (word < end[:, None])

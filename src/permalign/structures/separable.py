@@ -228,7 +228,7 @@ class SeparablePermutation(Distribution):
         rule the order dictates.
 
         >>> uniform = SeparablePermutation(torch.zeros(1, 10, 2))
-        >>> uniform.log_prob(torch.tensor([[0, 1, 2, 3]])).exp().mul(40).round()  # five of the forty trees keep the order
+        >>> uniform.log_prob(torch.tensor([[0, 1, 2, 3]])).exp().mul(40).round()  # 5 of 40 trees keep the order
         tensor([5.])
         >>> uniform.log_prob(torch.tensor([[1, 3, 0, 2]]))  # 2413
         tensor([-inf])
@@ -278,7 +278,9 @@ class SeparablePermutation(Distribution):
         (straight-through); without, it is the relaxed one, whose rows and columns still sum to one.
         """
         if not temperature > 0:
-            raise ValueError(f"temperature is {temperature}, but must be above 0. The paper searches 0.1 to 10.")
+            raise ValueError(
+                f"temperature is {temperature}, but must be above 0. The paper searches 0.1 to 10."
+            )
         gamma = self._inside()[1]
         uniform = torch.rand(gamma.shape, generator=generator, dtype=gamma.dtype, device=gamma.device)
         tiny = torch.finfo(gamma.dtype).tiny
@@ -397,7 +399,8 @@ class SeparablePermutation(Distribution):
 
     def _search_order(self, derivations: int) -> tuple[tuple[int, ...], float, float]:
         """The most probable order of a single sentence, its log-probability, and the gap."""
-        best_order, best, unseen = (), -inf, 1.0
+        best_order: tuple[int, ...] = ()
+        best, unseen = -inf, 1.0
         seen: set[tuple[int, ...]] = set()
         for derivation in islice(self._from_best(), derivations):
             if derivation.order not in seen:
@@ -440,7 +443,9 @@ class SeparablePermutation(Distribution):
 
 
 def _wrong_shape(scores: Tensor) -> str:
-    message = f"scores has shape {shape_of(scores)}, but must be (batch, T, 2) with T = (n^3 - n) / 6 splits for n words"
+    message = (
+        f"scores has shape {shape_of(scores)}, but must be (batch, T, 2) with T = (n^3 - n) / 6 for n words"
+    )
     if scores.dim() == 3 and scores.shape[2] == 2:
         below = max(n for n in range(1, scores.shape[1] + 2) if split_count(n) <= scores.shape[1])
         message += f": {split_count(below)} for {below} words, {split_count(below + 1)} for {below + 1}"
@@ -463,10 +468,13 @@ class _SeparableOrders(constraints.Constraint):
         return torch.tensor(answers, device=value.device).view(value.shape[:-1])
 
 
-@register_kl(SeparablePermutation, SeparablePermutation)
 def _kl_separable(p: SeparablePermutation, q: SeparablePermutation) -> Tensor:
     """``sum(marginals_p * (scores_p - scores_q)) - log Z_p + log Z_q``, in double precision."""
-    if p.normal_form != q.normal_form or p.scores.shape != q.scores.shape or bool((p.lengths != q.lengths).any()):
+    if (
+        p.normal_form != q.normal_form
+        or p.scores.shape != q.scores.shape
+        or bool((p.lengths != q.lengths).any())
+    ):
         raise ValueError(
             f"kl_divergence of {p!r} and {q!r}: both must have the same batch, lengths and normal_form."
         )
@@ -474,3 +482,6 @@ def _kl_separable(p: SeparablePermutation, q: SeparablePermutation) -> Tensor:
     difference = mask_padding(p64.scores - q64.scores, p.lengths)
     expected = (p64.rule_marginals() * difference).sum((1, 2))
     return (expected - p64.log_partition() + q64.log_partition()).to(p.scores.dtype)
+
+
+register_kl(SeparablePermutation, SeparablePermutation)(_kl_separable)

@@ -7,10 +7,10 @@ from typing import Any
 from numba import njit
 from numba.core import event
 
-# Sums may be reordered and fused so that loops vectorise; infinities and NaN keep their meaning.
-_OPTIONS = {
+_OPTIONS: dict[str, Any] = {
     "nogil": True,
     "cache": True,
+    # sums may be reordered and fused so that loops vectorise; infinities and NaN keep their meaning
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
     "error_model": "numpy",
 }
@@ -19,7 +19,7 @@ compiled: Callable[..., Any] = njit(**_OPTIONS)
 inlined: Callable[..., Any] = njit(inline="always", **_OPTIONS)
 
 
-class _Announcer(event.Listener):  # type: ignore[misc]
+class _Announcer(event.Listener):
     """Says once per process that kernels are being compiled; a kernel found on disk compiles nothing."""
 
     def __init__(self) -> None:

@@ -8,13 +8,13 @@ from permalign.kernels.compiled.compiler import compiled, inlined
 
 
 @inlined
-def row_at(chart_at, words, width, i):  # type: ignore[no-untyped-def]
+def row_at(chart_at, words, width, i):
     """Where the positions of the span (i, i + width) begin in a positioned chart."""
     return chart_at[width] + i * (words - width + 1)
 
 
 @inlined
-def child_rows(chart, chart_at, words, i, left_width, right_width, positions):  # type: ignore[no-untyped-def]
+def child_rows(chart, chart_at, words, i, left_width, right_width, positions):
     """The left child's row from p on and from p + right_width on; the right child's from p and p + left_width on."""
     left_at = row_at(chart_at, words, left_width, i)
     right_at = row_at(chart_at, words, right_width, i + left_width)
@@ -27,7 +27,7 @@ def child_rows(chart, chart_at, words, i, left_width, right_width, positions):  
 
 
 @compiled
-def expected_matrix(b, rules, lengths, splits_at, chart_at, matrix, chart):  # type: ignore[no-untyped-def]
+def expected_matrix(b, rules, lengths, splits_at, chart_at, matrix, chart):
     """mu(i,k,p): the probability that (i,k) is a constituent and its output starts at p. O(n^4).
 
         S:  mu(i,j,p)     += G_S mu(i,k,p)      mu(j,k,p+j-i) += G_S mu(i,k,p)
@@ -69,7 +69,7 @@ def expected_matrix(b, rules, lengths, splits_at, chart_at, matrix, chart):  # t
 
 
 @compiled
-def expected_matrix_backward(b, grad, rules, chart, lengths, splits_at, chart_at, grad_rules):  # type: ignore[no-untyped-def]
+def expected_matrix_backward(b, grad, rules, chart, lengths, splits_at, chart_at, grad_rules):
     """The same loop from narrow to wide, with the adjoint of mu:
 
         adjoint(i,k,p) = sum_j G_S (c_left[p] + c_right[p+u]) + G_I (c_right[p] + c_left[p+v])
@@ -106,11 +106,11 @@ def expected_matrix_backward(b, grad, rules, chart, lengths, splits_at, chart_at
 
 
 @compiled
-def tagging_inside(b, scores, emissions, lengths, splits_at, chart_at, log_sum, chart):  # type: ignore[no-untyped-def]
+def tagging_inside(b, scores, emissions, lengths, splits_at, chart_at, log_sum, chart):
     """C(i,k,p): the log weight of all derivations of (i,k) that put its words at p, p+1, ... times emissions.
 
-        C(i,i+1,p) = emission(i, p)
-        C(i,k,p) = logsumexp_j { score_S + C(i,j,p) + C(j,k,p+j-i),  score_I + C(j,k,p) + C(i,j,p+k-j) }
+    C(i,i+1,p) = emission(i, p)
+    C(i,k,p) = logsumexp_j { score_S + C(i,j,p) + C(j,k,p+j-i),  score_I + C(j,k,p) + C(i,j,p+k-j) }
     """
     length, words = lengths[b], emissions.shape[1]
     inner_chart = chart[b]
@@ -149,7 +149,7 @@ def tagging_inside(b, scores, emissions, lengths, splits_at, chart_at, log_sum, 
 
 
 @compiled
-def tagging_inside_backward(  # type: ignore[no-untyped-def]
+def tagging_inside_backward(
     b, grad, scores, chart, lengths, splits_at, chart_at, grad_scores, grad_emissions
 ):
     """From wide to narrow, every term takes its share exp(term - C(i,k,p)) of the cell's adjoint."""

@@ -8,7 +8,7 @@ from permalign.kernels.compiled.compiler import compiled
 
 
 @compiled
-def inside(b, scores, lengths, splits_at, maximise, log_partition, gamma):  # type: ignore[no-untyped-def]
+def inside(b, scores, lengths, splits_at, maximise, log_partition, gamma):
     """gamma(i,j,k,R) = score + beta(i,j) + beta(j,k); beta(i,k) = logsumexp (or the maximum) over j and R."""
     length = lengths[b]
     beta = np.zeros((length + 1, length + 1), scores.dtype)  # [i, k], and mirrored: [k, i]
@@ -35,7 +35,7 @@ def inside(b, scores, lengths, splits_at, maximise, log_partition, gamma):  # ty
 
 
 @compiled
-def inside_backward(b, grad_partition, grad_gamma, gamma, lengths, splits_at, grad_scores):  # type: ignore[no-untyped-def]
+def inside_backward(b, grad_partition, grad_gamma, gamma, lengths, splits_at, grad_scores):
     """From wide to narrow: total = gbar + bbar(i,k) * G; it is the score's adjoint and joins both children's."""
     length = lengths[b]
     adjoint = np.zeros((length + 1, length + 1), gamma.dtype)  # [i, k] as a left child, [k, i] as a right one
@@ -66,7 +66,7 @@ def inside_backward(b, grad_partition, grad_gamma, gamma, lengths, splits_at, gr
 
 
 @compiled
-def span_softmax(b, logits, lengths, splits_at, rules):  # type: ignore[no-untyped-def]
+def span_softmax(b, logits, lengths, splits_at, rules):
     """Normalise over the 2(w-1) options of every span."""
     length = lengths[b]
     for width in range(2, length + 1):
@@ -87,7 +87,7 @@ def span_softmax(b, logits, lengths, splits_at, rules):  # type: ignore[no-untyp
 
 
 @compiled
-def span_softmax_backward(b, grad, rules, lengths, splits_at, grad_logits):  # type: ignore[no-untyped-def]
+def span_softmax_backward(b, grad, rules, lengths, splits_at, grad_logits):
     """The adjoint of a softmax: G * (grad - <grad, G>), span by span."""
     length = lengths[b]
     for width in range(2, length + 1):
@@ -102,7 +102,7 @@ def span_softmax_backward(b, grad, rules, lengths, splits_at, grad_logits):  # t
 
 
 @compiled
-def span_one_hot(b, weights, lengths, splits_at, one_hot):  # type: ignore[no-untyped-def]
+def span_one_hot(b, weights, lengths, splits_at, one_hot):
     """One at the heaviest option of every span; the first of equals."""
     length = lengths[b]
     for width in range(2, length + 1):
@@ -117,7 +117,7 @@ def span_one_hot(b, weights, lengths, splits_at, one_hot):  # type: ignore[no-un
 
 
 @compiled
-def rule_marginals(b, rules, lengths, splits_at, marginals):  # type: ignore[no-untyped-def]
+def rule_marginals(b, rules, lengths, splits_at, marginals):
     """mass(root) = 1; every option passes G * mass(parent) on to both children."""
     length = lengths[b]
     mass = np.zeros((length + 1, length + 1), rules.dtype)  # [i, k] as a left child, [k, i] as a right one
@@ -137,7 +137,7 @@ def rule_marginals(b, rules, lengths, splits_at, marginals):  # type: ignore[no-
 
 
 @compiled
-def rule_marginals_backward(b, grad, rules, marginals, lengths, splits_at, grad_rules):  # type: ignore[no-untyped-def]
+def rule_marginals_backward(b, grad, rules, marginals, lengths, splits_at, grad_rules):
     """From narrow to wide: an option's adjoint is its own plus its two children's, times the span's mass."""
     length = lengths[b]
     adjoint = np.zeros((length + 1, length + 1), rules.dtype)  # of a span's mass; [i, k], mirrored [k, i]

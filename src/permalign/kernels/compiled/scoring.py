@@ -9,7 +9,7 @@ _M1, _M2, _GOLDEN = np.uint32(HASH_MULTIPLIERS[0]), np.uint32(HASH_MULTIPLIERS[1
 
 
 @inlined
-def mix32(value):  # type: ignore[no-untyped-def]
+def mix32(value):
     """The mixer of `permalign.kernels.portable.mix32`, on uint32."""
     value = np.uint32(np.uint32(value ^ (value >> np.uint32(16))) * _M1)
     value = np.uint32(np.uint32(value ^ (value >> np.uint32(15))) * _M2)
@@ -17,27 +17,31 @@ def mix32(value):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def split_key(seed, item, split):  # type: ignore[no-untyped-def]
+def split_key(seed, item, split):
     """The dropout key of one split of one sentence."""
     low, high = np.uint32(seed & 0xFFFFFFFF), np.uint32((seed >> 32) & 0xFFFFFFFF)
-    return mix32(np.uint32(mix32(np.uint32(low ^ mix32(np.uint32(np.uint32(item) ^ high)))) ^ np.uint32(split)))
+    return mix32(
+        np.uint32(mix32(np.uint32(low ^ mix32(np.uint32(np.uint32(item) ^ high)))) ^ np.uint32(split))
+    )
 
 
 @compiled
-def fill_mask(first_half, second_half, key, steps, threshold, scale):  # type: ignore[no-untyped-def]
+def fill_mask(first_half, second_half, key, steps, threshold, scale):
     """Write the scaled dropout mask of one split; unit h and unit h + half share one hash."""
     zero = np.float32(0) * scale
     for h in range(second_half.shape[0]):
         bits = mix32(np.uint32(key + steps[h]))
         first_half[h] = scale if np.uint32(bits & np.uint32(0xFFFF)) >= threshold else zero
         second_half[h] = scale if np.uint32(bits >> np.uint32(16)) >= threshold else zero
-    for h in range(second_half.shape[0], first_half.shape[0]):  # the unit in the middle, if their number is odd
+    for h in range(
+        second_half.shape[0], first_half.shape[0]
+    ):  # the unit in the middle, if their number is odd
         bits = mix32(np.uint32(key + steps[h]))
         first_half[h] = scale if np.uint32(bits & np.uint32(0xFFFF)) >= threshold else zero
 
 
 @compiled
-def hash_steps(count):  # type: ignore[no-untyped-def]
+def hash_steps(count):
     """Multiples of the golden ratio, what a unit adds to its split's key."""
     steps = np.empty(count, np.uint32)
     for h in range(count):
@@ -46,7 +50,7 @@ def hash_steps(count):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def split_scores(b, start, middle, end, weight, bias, lengths, seed, threshold, scale, splits_at, scores):  # type: ignore[no-untyped-def]
+def split_scores(b, start, middle, end, weight, bias, lengths, seed, threshold, scale, splits_at, scores):
     """score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias; no hidden state is stored."""
     hidden, length = start.shape[2], lengths[b]
     outer, mask = np.empty_like(start[b, 0]), np.empty_like(start[b, 0])
@@ -80,7 +84,7 @@ def split_scores(b, start, middle, end, weight, bias, lengths, seed, threshold, 
 
 
 @compiled
-def split_scores_backward(  # type: ignore[no-untyped-def]
+def split_scores_backward(
     b,
     grad,
     start,

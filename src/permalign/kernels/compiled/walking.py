@@ -8,7 +8,7 @@ from permalign.kernels.compiled.compiler import compiled
 
 
 @compiled
-def choose(options, forbidden, uniform):  # type: ignore[no-untyped-def]
+def choose(options, forbidden, uniform):
     """The option of a span, numbered 2 (j - i - 1) + rule: the heaviest if ``uniform`` < 0, else drawn by it."""
     count = 2 * options.shape[0]
     best, best_weight, last = -1, -np.inf, -1
@@ -35,7 +35,7 @@ def choose(options, forbidden, uniform):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def walk(b, weights, lengths, splits_at, uniforms, normal_form, nodes, orders):  # type: ignore[no-untyped-def]
+def walk(b, weights, lengths, splits_at, uniforms, normal_form, nodes, orders):
     """All walks in sentence b: ``uniforms`` (samples, batch, n - 1), negative for the heaviest option."""
     length = lengths[b]
     stack = np.empty((length + 1, 4), np.int64)  # start, end, position, forbidden rule
