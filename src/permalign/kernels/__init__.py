@@ -1,0 +1,146 @@
+"""The recurrences, made fast: compiled for CPU tensors, plain torch for all others.
+
+Which of the two runs is chosen by the tensor's device; `backend` forces the choice:
+
+>>> import torch
+>>> from permalign import kernels
+>>> with kernels.backend("portable"):
+...     kernels.inside(torch.zeros(1, 1, 2), torch.tensor([2]))[0].exp()
+tensor([2.])
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from permalign.kernels import portable
+
+Backend = Literal["auto", "cpu", "portable"]
+
+_backend: ContextVar[Backend] = ContextVar("permalign_backend", default="auto")
+
+
+@contextmanager
+def backend(name: Backend) -> Iterator[None]:
+    """Within this context, use the compiled kernels (``cpu``), plain torch (``portable``) or choose (``auto``)."""
+    if name not in ("auto", "cpu", "portable"):
+        raise ValueError(f"backend must be 'auto', 'cpu' or 'portable', not {name!r}")
+    token = _backend.set(name)
+    try:
+        yield
+    finally:
+        _backend.reset(token)
+
+
+def _compiled(tensor: Tensor) -> bool:
+    choice = _backend.get()
+    if choice == "cpu" and tensor.device.type != "cpu":
+        raise ValueError(
+            f"the compiled kernels need CPU tensors, but this one is on {tensor.device}; "
+            "use kernels.backend('portable') or move it with .cpu()"
+        )
+    return choice != "portable" and tensor.device.type == "cpu"
+
+
+def inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
+    """Log-partition (batch,) and weights gamma (batch, T, 2); see `permalign.kernels.portable.inside`."""
+    if _compiled(scores) and not normal_form:
+        from permalign.kernels import cpu
+
+        return cpu.inside(scores, lengths)
+    return portable.inside(scores, lengths, normal_form)
+
+
+def best_inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
+    """The weight of the best derivation, and of the best one through each option (not differentiable)."""
+    if _compiled(scores) and not normal_form:
+        from permalign.kernels import cpu
+
+        return cpu.best_inside(scores.detach(), lengths)
+    return portable.inside(scores.detach(), lengths, normal_form, maximise=True)
+
+
+def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
+    """Normalise over the options of every span; see `permalign.kernels.portable.span_softmax`."""
+    if _compiled(logits) and not within_rule:
+        from permalign.kernels import cpu
+
+        return cpu.span_softmax(logits, lengths)
+    return portable.span_softmax(logits, lengths, within_rule)
+
+
+def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
+    """How often a derivation uses each rule; see `permalign.kernels.portable.rule_marginals`."""
+    if _compiled(rules) and within is None:
+        from permalign.kernels import cpu
+
+        return cpu.rule_marginals(rules, lengths)
+    return portable.rule_marginals(rules, lengths, within)
+
+
+def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
+    """The expected permutation matrix; see `permalign.kernels.portable.expected_matrix`."""
+    if _compiled(rules) and within is None:
+        from permalign.kernels import cpu
+
+        return cpu.expected_matrix(rules, lengths)[0]
+    return portable.expected_matrix(rules, lengths, within)
+
+
+def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_form: bool = False) -> Tensor:
+    """Sum over derivations with emissions; see `permalign.kernels.portable.tagging_inside`."""
+    if _compiled(scores) and not normal_form:
+        from permalign.kernels import cpu
+
+        return cpu.tagging_inside(scores, emissions, lengths)[0]
+    return portable.tagging_inside(scores, emissions, lengths, normal_form)
+
+
+def walk(
+    weights: Tensor, lengths: Tensor, uniforms: Tensor | None = None, normal_form: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Nodes and orders of derivations chosen top-down; see `permalign.kernels.portable.walk`."""
+    if _compiled(weights):
+        from permalign.kernels import cpu
+
+        return cpu.walk(weights, lengths, uniforms, normal_form)
+    return portable.walk(weights, lengths, uniforms, normal_form)
+
+
+def split_scores(
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Score all splits from projected fenceposts; see `permalign.kernels.portable.split_scores`."""
+    if _compiled(start):
+        from permalign.kernels import cpu
+
+        return cpu.split_scores(start, middle, end, weight, bias, lengths, seed, dropout)
+    return portable.split_scores(start, middle, end, weight, bias, lengths, seed, dropout)
+
+
+def warm_up() -> None:
+    """Compile (or load from disk) every kernel in both precisions, so that nothing compiles later."""
+    for dtype in (torch.float32, torch.float64):
+        lengths, seed = torch.tensor([3]), torch.tensor(0)
+        fenceposts = [torch.zeros(1, 4, 2, dtype=dtype, requires_grad=True) for _ in range(3)]
+        weight, bias = torch.zeros(2, 2, dtype=dtype), torch.zeros(2, dtype=dtype)
+        for dropout in (0.0, 0.5):
+            scores = split_scores(*fenceposts, weight, bias, lengths, seed, dropout)
+        log_partition, gamma = inside(scores, lengths)
+        rules = span_softmax(gamma, lengths)
+        likelihood = tagging_inside(scores, torch.zeros(1, 3, 3, dtype=dtype), lengths)
+        total = expected_matrix(rules, lengths).sum() + rule_marginals(rules, lengths).sum()
+        (total + log_partition.sum() + likelihood.sum()).backward()
+        best_inside(scores, lengths)
+        walk(gamma, lengths)

@@ -1,0 +1,342 @@
+"""The compiled kernels as torch operators, ``torch.ops.permalign.*``, each with its hand-written backward pass.
+
+Registered with ``torch.library``: fake implementations give shapes, so ``torch.compile`` and ``torch.export`` see
+through them, and backward passes are operators themselves. Every operator takes ``lengths`` (batch,) and leaves
+zeros (or the identity) where a sentence has ended.
+"""
+
+from typing import Any
+
+import numpy as np
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from permalign.kernels.compiled import positions, rules as rule_loops, scoring, walking
+from permalign.kernels.layout import positioned_offset, positioned_offsets, split_count, split_offsets
+from permalign.kernels.portable import dropout_scale, words_of
+from permalign.kernels.threads import for_each_sentence
+
+
+def _array(tensor: Tensor) -> Any:
+    return tensor.detach().contiguous().numpy()
+
+
+def _splits_at(splits: Tensor) -> Any:
+    return split_offsets(words_of(splits))
+
+
+# --- Scoring --------------------------------------------------------------------------------------------------
+
+
+@custom_op("permalign::split_scores", mutates_args=(), device_types="cpu")
+def split_scores(
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> Tensor:
+    """See `permalign.kernels.portable.split_scores`."""
+    words = start.shape[1] - 1
+    scores = start.new_zeros(start.shape[0], split_count(words), 2)
+    threshold, scale = dropout_scale(dropout)
+    for_each_sentence(
+        scoring.split_scores,
+        start.shape[0],
+        *(_array(x) for x in (start, middle, end, weight, bias, lengths)),
+        seed.item(),
+        np.uint32(threshold),
+        _array(start).dtype.type(scale),
+        split_offsets(words),
+        scores.numpy(),
+    )
+    return scores
+
+
+@split_scores.register_fake
+def _(start: Tensor, middle: Tensor, end: Tensor, weight: Tensor, bias: Tensor, lengths: Tensor, seed: Tensor, dropout: float) -> Tensor:
+    return start.new_empty(start.shape[0], split_count(start.shape[1] - 1), 2)
+
+
+@custom_op("permalign::split_scores_backward", mutates_args=(), device_types="cpu")
+def split_scores_backward(
+    grad: Tensor,
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Adjoints of start, middle, end, weight and bias."""
+    batch, words = start.shape[0], start.shape[1] - 1
+    ends = [torch.zeros_like(start, memory_format=torch.contiguous_format) for _ in range(3)]
+    grad_weight, grad_bias = weight.new_zeros(batch, *weight.shape), weight.new_zeros(batch, 2)
+    threshold, scale = dropout_scale(dropout)
+    for_each_sentence(
+        scoring.split_scores_backward,
+        batch,
+        *(_array(x) for x in (grad, start, middle, end, weight, lengths)),
+        seed.item(),
+        np.uint32(threshold),
+        _array(start).dtype.type(scale),
+        split_offsets(words),
+        *(x.numpy() for x in (*ends, grad_weight, grad_bias)),
+    )
+    return ends[0], ends[1], ends[2], grad_weight.sum(0), grad_bias.sum(0)
+
+
+@split_scores_backward.register_fake
+def _(grad: Tensor, start: Tensor, middle: Tensor, end: Tensor, weight: Tensor, lengths: Tensor, seed: Tensor, dropout: float) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return (*(start.new_empty(start.shape) for _ in range(3)), weight.new_empty(weight.shape), weight.new_empty(2))  # type: ignore[return-value]
+
+
+def _split_scores_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    start, middle, end, weight, _, lengths, seed, dropout = inputs
+    ctx.save_for_backward(start, middle, end, weight, lengths, seed)
+    ctx.dropout = dropout
+
+
+def _split_scores_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return (*split_scores_backward(grad, *ctx.saved_tensors, ctx.dropout), None, None, None)
+
+
+split_scores.register_autograd(_split_scores_autograd, setup_context=_split_scores_setup)
+
+
+# --- Inside ---------------------------------------------------------------------------------------------------
+
+
+@custom_op("permalign::inside", mutates_args=(), device_types="cpu")
+def inside(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """See `permalign.kernels.portable.inside`."""
+    return _inside(scores, lengths, maximise=False)
+
+
+def best_inside(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """`inside` with the maximum in place of the sum (not differentiable)."""
+    return _inside(scores, lengths, maximise=True)
+
+
+def _inside(scores: Tensor, lengths: Tensor, maximise: bool) -> tuple[Tensor, Tensor]:
+    log_partition = scores.new_zeros(scores.shape[0])
+    gamma = torch.zeros_like(scores, memory_format=torch.contiguous_format)
+    arrays = (_array(scores), _array(lengths), _splits_at(scores), maximise)
+    for_each_sentence(rule_loops.inside, scores.shape[0], *arrays, log_partition.numpy(), gamma.detach().numpy())
+    return log_partition, gamma
+
+
+@inside.register_fake
+def _(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    return scores.new_empty(scores.shape[0]), scores.new_empty(scores.shape)
+
+
+@custom_op("permalign::inside_backward", mutates_args=(), device_types="cpu")
+def inside_backward(grad_partition: Tensor, grad_gamma: Tensor, gamma: Tensor, lengths: Tensor) -> Tensor:
+    """The adjoint of the scores."""
+    grad_scores = torch.zeros_like(gamma, memory_format=torch.contiguous_format)
+    arrays = (*(_array(x) for x in (grad_partition, grad_gamma, gamma, lengths)), _splits_at(gamma))
+    for_each_sentence(rule_loops.inside_backward, gamma.shape[0], *arrays, grad_scores.numpy())
+    return grad_scores
+
+
+@inside_backward.register_fake
+def _(grad_partition: Tensor, grad_gamma: Tensor, gamma: Tensor, lengths: Tensor) -> Tensor:
+    return gamma.new_empty(gamma.shape)
+
+
+def _inside_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], inputs[1])
+
+
+def _inside_autograd(ctx: Any, grad_partition: Tensor, grad_gamma: Tensor) -> tuple[Tensor | None, ...]:
+    return inside_backward(grad_partition, grad_gamma, *ctx.saved_tensors), None
+
+
+inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
+
+
+# --- Rule probabilities ---------------------------------------------------------------------------------------
+
+
+@custom_op("permalign::span_softmax", mutates_args=(), device_types="cpu")
+def span_softmax(logits: Tensor, lengths: Tensor) -> Tensor:
+    """See `permalign.kernels.portable.span_softmax`."""
+    rules = torch.zeros_like(logits, memory_format=torch.contiguous_format)
+    arrays = (_array(logits), _array(lengths), _splits_at(logits))
+    for_each_sentence(rule_loops.span_softmax, logits.shape[0], *arrays, rules.numpy())
+    return rules
+
+
+@custom_op("permalign::span_softmax_backward", mutates_args=(), device_types="cpu")
+def span_softmax_backward(grad: Tensor, rules: Tensor, lengths: Tensor) -> Tensor:
+    """The adjoint of the logits."""
+    grad_logits = torch.zeros_like(rules, memory_format=torch.contiguous_format)
+    arrays = (_array(grad), _array(rules), _array(lengths), _splits_at(rules))
+    for_each_sentence(rule_loops.span_softmax_backward, rules.shape[0], *arrays, grad_logits.numpy())
+    return grad_logits
+
+
+@custom_op("permalign::rule_marginals", mutates_args=(), device_types="cpu")
+def rule_marginals(rules: Tensor, lengths: Tensor) -> Tensor:
+    """See `permalign.kernels.portable.rule_marginals`."""
+    marginals = torch.zeros_like(rules, memory_format=torch.contiguous_format)
+    arrays = (_array(rules), _array(lengths), _splits_at(rules))
+    for_each_sentence(rule_loops.rule_marginals, rules.shape[0], *arrays, marginals.numpy())
+    return marginals
+
+
+@custom_op("permalign::rule_marginals_backward", mutates_args=(), device_types="cpu")
+def rule_marginals_backward(grad: Tensor, rules: Tensor, marginals: Tensor, lengths: Tensor) -> Tensor:
+    """The adjoint of the rules."""
+    grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
+    arrays = (*(_array(x) for x in (grad, rules, marginals, lengths)), _splits_at(rules))
+    for_each_sentence(rule_loops.rule_marginals_backward, rules.shape[0], *arrays, grad_rules.numpy())
+    return grad_rules
+
+
+def _like_first(first: Tensor, *others: Tensor) -> Tensor:
+    return first.new_empty(first.shape)
+
+
+for _operator in (span_softmax, span_softmax_backward, rule_marginals, rule_marginals_backward):
+    _operator.register_fake(_like_first)
+
+
+def _span_softmax_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output, inputs[1])
+
+
+def _span_softmax_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return span_softmax_backward(grad, *ctx.saved_tensors), None
+
+
+def _rule_marginals_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[0], output, inputs[1])
+
+
+def _rule_marginals_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return rule_marginals_backward(grad, *ctx.saved_tensors), None
+
+
+span_softmax.register_autograd(_span_softmax_autograd, setup_context=_span_softmax_setup)
+rule_marginals.register_autograd(_rule_marginals_autograd, setup_context=_rule_marginals_setup)
+
+
+# --- Charts with positions ------------------------------------------------------------------------------------
+
+
+@custom_op("permalign::expected_matrix", mutates_args=(), device_types="cpu")
+def expected_matrix(rules: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """See `permalign.kernels.portable.expected_matrix`; returns the chart mu as well, for the backward pass."""
+    batch, words = rules.shape[0], words_of(rules)
+    matrix = rules.new_zeros(batch, words, words)
+    chart = rules.new_zeros(batch, positioned_offset(words, words + 1))
+    arrays = (_array(rules), _array(lengths), _splits_at(rules), positioned_offsets(words))
+    for_each_sentence(positions.expected_matrix, batch, *arrays, matrix.numpy(), chart.numpy())
+    return matrix, chart
+
+
+@expected_matrix.register_fake
+def _(rules: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    batch, words = rules.shape[0], words_of(rules)
+    return rules.new_empty(batch, words, words), rules.new_empty(batch, positioned_offset(words, words + 1))
+
+
+@custom_op("permalign::expected_matrix_backward", mutates_args=(), device_types="cpu")
+def expected_matrix_backward(grad: Tensor, rules: Tensor, chart: Tensor, lengths: Tensor) -> Tensor:
+    """The adjoint of the rules."""
+    words = words_of(rules)
+    grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
+    arrays = (*(_array(x) for x in (grad, rules, chart, lengths)), _splits_at(rules), positioned_offsets(words))
+    for_each_sentence(positions.expected_matrix_backward, rules.shape[0], *arrays, grad_rules.numpy())
+    return grad_rules
+
+
+@expected_matrix_backward.register_fake
+def _(grad: Tensor, rules: Tensor, chart: Tensor, lengths: Tensor) -> Tensor:
+    return rules.new_empty(rules.shape)
+
+
+def _expected_matrix_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(inputs[0], output[1], inputs[1])
+
+
+def _expected_matrix_autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    return expected_matrix_backward(grad, *ctx.saved_tensors), None
+
+
+expected_matrix.register_autograd(_expected_matrix_autograd, setup_context=_expected_matrix_setup)
+
+
+@custom_op("permalign::tagging_inside", mutates_args=(), device_types="cpu")
+def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """See `permalign.kernels.portable.tagging_inside`; returns the chart C as well, for the backward pass."""
+    batch, words = scores.shape[0], words_of(scores)
+    log_sum = scores.new_zeros(batch)
+    chart = scores.new_zeros(batch, positioned_offset(words, words + 1))
+    arrays = (*(_array(x) for x in (scores, emissions, lengths)), _splits_at(scores), positioned_offsets(words))
+    for_each_sentence(positions.tagging_inside, batch, *arrays, log_sum.numpy(), chart.numpy())
+    return log_sum, chart
+
+
+@tagging_inside.register_fake
+def _(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    batch, words = scores.shape[0], words_of(scores)
+    return scores.new_empty(batch), scores.new_empty(batch, positioned_offset(words, words + 1))
+
+
+@custom_op("permalign::tagging_inside_backward", mutates_args=(), device_types="cpu")
+def tagging_inside_backward(
+    grad: Tensor, scores: Tensor, chart: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The adjoints of the scores and of the emissions."""
+    batch, words = scores.shape[0], words_of(scores)
+    grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
+    grad_emissions = scores.new_zeros(batch, words, words)
+    arrays = (*(_array(x) for x in (grad, scores, chart, lengths)), _splits_at(scores), positioned_offsets(words))
+    for_each_sentence(
+        positions.tagging_inside_backward, batch, *arrays, grad_scores.numpy(), grad_emissions.numpy()
+    )
+    return grad_scores, grad_emissions
+
+
+@tagging_inside_backward.register_fake
+def _(grad: Tensor, scores: Tensor, chart: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    words = words_of(scores)
+    return scores.new_empty(scores.shape), scores.new_empty(scores.shape[0], words, words)
+
+
+def _tagging_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(inputs[0], output[1], inputs[2])
+
+
+def _tagging_autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    return (*tagging_inside_backward(grad, *ctx.saved_tensors), None)
+
+
+tagging_inside.register_autograd(_tagging_autograd, setup_context=_tagging_setup)
+
+
+# --- Walking --------------------------------------------------------------------------------------------------
+
+
+def walk(weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool) -> tuple[Tensor, Tensor]:
+    """See `permalign.kernels.portable.walk`."""
+    batch, words = weights.shape[0], words_of(weights)
+    if uniforms is None:
+        uniforms = weights.new_full((1, batch, words - 1), -1.0)
+    samples = uniforms.shape[0]
+    nodes = torch.full((samples, batch, words - 1, 4), -1)
+    orders = torch.arange(words).repeat(samples, batch, 1)
+    arrays = (_array(weights), _array(lengths), _splits_at(weights), _array(uniforms), normal_form)
+    for_each_sentence(walking.walk, batch, *arrays, nodes.numpy(), orders.numpy())
+    return nodes, orders

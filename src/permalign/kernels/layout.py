@@ -1,0 +1,99 @@
+"""The packed layout of spans and splits that every chart algorithm here shares.
+
+Fenceposts ``0..n``; a *span* ``(i, k)`` covers tokens ``i..k-1``; a *split* is a triple ``i < j < k``. Splits are
+ordered by width ``w = k - i``, then by ``i``, then by ``j``, so that width ``w`` is one contiguous block that views
+as ``(n - w + 1, w - 1)`` and no cubic padding is stored. Spans are ordered by width, then by ``i``.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+
+def split_count(words: int) -> int:
+    """How many splits ``i < j < k`` a sentence has: (n^3 - n) / 6.
+
+    >>> [split_count(n) for n in (1, 2, 3, 4, 25)]
+    [0, 1, 4, 10, 2600]
+    """
+    return (words**3 - words) // 6
+
+
+def split_offset(words: int, width: int) -> int:
+    """Where the block of splits of this width begins: the number of narrower splits.
+
+    Narrower widths are ``u + 1`` for ``u = 1..w-2``, each with ``(n - u) * u`` splits.
+
+    >>> [split_offset(4, width) for width in (2, 3, 4, 5)]
+    [0, 3, 7, 10]
+    """
+    narrower = width - 2
+    return words * narrower * (width - 1) // 2 - narrower * (width - 1) * (2 * width - 3) // 6
+
+
+def span_offset(words: int, width: int) -> int:
+    """Where the spans of this width begin.
+
+    >>> [span_offset(4, width) for width in (1, 2, 3, 4)]
+    [0, 4, 7, 9]
+    """
+    return (width - 1) * (words + 1) - width * (width - 1) // 2
+
+
+def positioned_offset(words: int, width: int) -> int:
+    """Where width ``w`` begins in a chart of (span, start position) pairs.
+
+    A span of width ``w`` can start at ``n - w + 1`` output positions, so a width is a square block
+    ``(n - w + 1, n - w + 1)`` indexed ``[i, position]``.
+
+    >>> [positioned_offset(3, width) for width in (1, 2, 3, 4)]
+    [0, 9, 13, 14]
+    """
+    return sum((words - narrower + 1) ** 2 for narrower in range(1, width))
+
+
+def words_of_split_count(splits: int) -> int | None:
+    """The sentence length that has so many splits, or None if there is none.
+
+    >>> words_of_split_count(2600), words_of_split_count(0), words_of_split_count(5)
+    (25, 1, None)
+    """
+    words = max(1, round((6 * splits) ** (1 / 3)))
+    return next((n for n in (words, words + 1) if split_count(n) == splits), None)
+
+
+@lru_cache(maxsize=64)
+def split_offsets(words: int) -> npt.NDArray[np.int64]:
+    """`split_offset` of every width ``0..n+1`` (zero below 2), for the compiled kernels."""
+    return np.array([0, 0, *(split_offset(words, width) for width in range(2, words + 2))], dtype=np.int64)
+
+
+@lru_cache(maxsize=64)
+def positioned_offsets(words: int) -> npt.NDArray[np.int64]:
+    """`positioned_offset` of every width ``0..n+1`` (zero below 1), for the compiled kernels."""
+    squares = [(words - width + 1) ** 2 for width in range(1, words + 1)]
+    return np.concatenate([[0, 0], np.cumsum(squares)]).astype(np.int64)
+
+
+@lru_cache(maxsize=8)
+def split_fenceposts(words: int) -> Tensor:
+    """The fenceposts ``(i, j, k)`` of every split, in packed order: an int64 tensor ``(T, 3)``.
+
+    >>> split_fenceposts(3).tolist()
+    [[0, 1, 2], [1, 2, 3], [0, 1, 3], [0, 2, 3]]
+    """
+    blocks = []
+    for width in range(2, words + 1):
+        start = torch.arange(words - width + 1)[:, None].expand(-1, width - 1)
+        middle = start + torch.arange(1, width)
+        blocks.append(torch.stack([start, middle, start + width], dim=-1).reshape(-1, 3))
+    return torch.cat(blocks) if blocks else torch.zeros((0, 3), dtype=torch.int64)
+
+
+def valid_splits(words: int, lengths: Tensor) -> Tensor:
+    """Which splits lie inside each sentence: ``(batch, T)``, true where ``k <= length``."""
+    ends = split_fenceposts(words)[:, 2].to(lengths.device)
+    return ends <= lengths[:, None]

@@ -1,0 +1,347 @@
+"""The recurrences in plain torch, vectorised by width: any device, any order of differentiation.
+
+Every chart is kept in two copies, one indexed by a span's left end and its width, one by its right end and its
+width, so that all splits of all spans of one width are slices: with ``m = n - w + 1`` spans of width ``w``, their
+left children are ``left[:, :m, 1:w]`` and their right children ``right[:, w:, 1:w]`` read backwards. Charts that
+know output positions come in two copies each again, by where a constituent starts and by where it ends: in a
+straight rule the left child starts, and the right child ends, where the parent does; in an inverted one the other
+way round. A sentence of ``n`` words takes O(n) torch operations.
+
+The same functions serve the normal form (one derivation per permutation: no straight node may have a straight left
+child, no inverted node an inverted one): the left child of rule R is then weighed by the *other* rule alone.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from permalign.kernels.layout import split_offset, valid_splits, words_of_split_count
+
+
+def words_of(splits: Tensor) -> int:
+    """The sentence length of packed splits ``(batch, T, ...)``."""
+    words = words_of_split_count(splits.shape[1])
+    if words is None:
+        raise ValueError(f"{splits.shape[1]} splits fit no sentence length; expected (n^3 - n) / 6")
+    return words
+
+
+def width_block(splits: Tensor, words: int, width: int) -> Tensor:
+    """The splits of one width as ``(batch, n - w + 1, w - 1, ...)``."""
+    block = splits[:, split_offset(words, width) : split_offset(words, width + 1)]
+    return block.reshape(splits.shape[0], words - width + 1, width - 1, *splits.shape[2:])
+
+
+def pack_blocks(blocks: Sequence[Tensor], like: Tensor) -> Tensor:
+    """The inverse of `width_block` for the widths 2..n in order."""
+    if not blocks:
+        return like
+    return torch.cat([block.reshape(like.shape[0], -1, *like.shape[2:]) for block in blocks], dim=1)
+
+
+def mask_padding(splits: Tensor, lengths: Tensor) -> Tensor:
+    """Zero where a split reaches beyond its sentence (whatever stood there, NaN included)."""
+    valid = valid_splits(words_of(splits), lengths)
+    return torch.where(valid[..., None], splits, splits.new_zeros(()))
+
+
+def attached_zeros(splits: Tensor) -> Tensor:
+    """Zeros ``(batch,)`` that depend on the splits in name, so that one-word sentences have gradients (of zero)."""
+    return splits[:, :0].sum((1, 2))
+
+
+def at_length(values: Tensor, lengths: Tensor) -> Tensor:
+    """Pick ``values[b, lengths[b] - 1]`` from values of the spans (0, 1), (0, 2), ..., (0, n)."""
+    return values.gather(1, lengths[:, None] - 1).squeeze(1)
+
+
+def inside(
+    scores: Tensor, lengths: Tensor, normal_form: bool = False, maximise: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Log-partition ``(batch,)`` and weights ``gamma`` ``(batch, T, 2)`` of the options of every span; O(n^3).
+
+    ``gamma(i,j,k,R) = score(i,j,k,R) + beta(i,j) + beta(j,k)``; ``beta(i,k) = logsumexp_{j,R} gamma``, or the
+    maximum if asked to maximise. Zero at padding.
+    """
+    words, batch = words_of(scores), scores.shape[0]
+    scores = mask_padding(scores, lengths)
+    # left[b, i, w, R] = beta(i, i + w) as a left child of rule R;   right[b, k, w] = beta(k - w, k)
+    left = scores.new_zeros(batch, words + 1, words + 1, 2)
+    right = scores.new_zeros(batch, words + 1, words + 1)
+    blocks, roots = [], [attached_zeros(scores)]
+    for width in range(2, words + 1):
+        starts = words - width + 1
+        block = (
+            width_block(scores, words, width)
+            + left[:, :starts, 1:width]
+            + right[:, width:, 1:width].flip(2)[..., None]
+        )
+        by_rule = block.amax(2) if maximise else block.logsumexp(2)  # (batch, start, 2)
+        total = by_rule.amax(-1) if maximise else by_rule.logsumexp(-1)
+        left[:, :starts, width] = by_rule.flip(-1) if normal_form else total[..., None]
+        right[:, width:, width] = total
+        blocks.append(block)
+        roots.append(total[:, 0])
+    gamma = mask_padding(pack_blocks(blocks, scores), lengths)
+    return at_length(torch.stack(roots, dim=1), lengths), gamma
+
+
+def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
+    """Normalise over the options (j, R) of every span, or over j for each rule alone; zero at padding."""
+    words = words_of(logits)
+    blocks = []
+    for width in range(2, words + 1):
+        block = width_block(logits, words, width)
+        if within_rule:
+            blocks.append(block.softmax(2))
+        else:
+            blocks.append(block.flatten(2).softmax(-1))
+    return mask_padding(pack_blocks(blocks, logits), lengths)
+
+
+def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
+    """The probability that a derivation uses each split with each rule, ``(batch, T, 2)``; O(n^3).
+
+    Mass flows from the root down: ``mass(child) += G(split, rule) * mass(parent)``. With ``within`` (normal form),
+    the mass that reaches a span as the left child of rule R is spent on the other rule's options alone.
+    """
+    words, batch = words_of(rules), rules.shape[0]
+    from_left = rules.new_zeros(batch, words + 1, words + 1, 2)  # [i, width, parent's rule]
+    from_right = rules.new_zeros(batch, words + 1, words + 1)  # [k, width]
+    blocks: list[Tensor] = []
+    for width in range(words, 1, -1):
+        starts = words - width + 1
+        free = from_right[:, width:, width] + is_root(lengths, width, starts, rules.dtype)
+        bound = from_left[:, :starts, width]  # (batch, start, rule of the parent)
+        block = width_block(rules, words, width)
+        if within is None:
+            used = (free + bound.sum(-1))[..., None, None] * block
+        else:
+            used = free[..., None, None] * block
+            used = used + bound.flip(-1)[:, :, None] * width_block(within, words, width)
+        from_left[:, :starts, 1:width] += used
+        from_right[:, width:, 1:width] += used.sum(-1).flip(2)
+        blocks.append(used)
+    return pack_blocks(blocks[::-1], rules)
+
+
+def is_root(lengths: Tensor, width: int, starts: int, dtype: torch.dtype) -> Tensor:
+    """One for the span (0, width) of the sentences of that length, zero elsewhere: ``(batch, start)``."""
+    first = torch.arange(starts, device=lengths.device) == 0
+    return ((lengths == width)[:, None] & first).to(dtype)
+
+
+def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
+    """The expected permutation matrix ``(batch, position, token)``; O(n^4).
+
+    ``mu(i,k,p)`` is the probability that (i,k) is a constituent whose output starts at p. Each split sends
+
+        S:  mu(i,j,p)     += G_S mu(i,k,p)      mu(j,k,p+j-i) += G_S mu(i,k,p)
+        I:  mu(i,j,p+k-j) += G_I mu(i,k,p)      mu(j,k,p)     += G_I mu(i,k,p)
+
+    and ``E[M](p, t) = mu(t, t+1, p)``. Padding is the identity.
+    """
+    words, batch = words_of(rules), rules.shape[0]
+    # [left or right end, width, position], where "end" is the position after a constituent's last word
+    shape = (batch, words + 1, words + 1, words + 1)
+    left_start, left_end, right_start, right_end = (rules.new_zeros(shape) for _ in range(4))
+    for width in range(words, 0, -1):
+        starts = words - width + 1
+        straight_left = left_start[:, :starts, width, :starts]  # (batch, start, position)
+        inverted_left = left_end[:, :starts, width, width:]
+        free = right_start[:, width:, width, :starts] + right_end[:, width:, width, width:]
+        at_root = is_root(lengths, width, starts, rules.dtype)[..., None]
+        free = free + at_root * is_root(lengths, width, starts, rules.dtype)[:, None]
+        if width == 1:
+            reached = free + straight_left + inverted_left + attached_zeros(rules)[:, None, None]
+            matrix = reached.transpose(1, 2)  # from (batch, token, position)
+            return torch.where(inside_square(lengths, words), matrix, torch.eye(words).to(matrix))
+        straight, inverted = width_block(rules, words, width)[..., None].unbind(3)  # (batch, start, split, 1)
+        if within is None:
+            reach = (free + straight_left + inverted_left)[:, :, None]
+            straight, inverted = straight * reach, inverted * reach  # (batch, start, split, position)
+        else:
+            only_straight, only_inverted = width_block(within, words, width)[..., None].unbind(3)
+            straight = straight * free[:, :, None] + only_straight * inverted_left[:, :, None]
+            inverted = inverted * free[:, :, None] + only_inverted * straight_left[:, :, None]
+        left_start[:, :starts, 1:width, :starts] += straight
+        right_end[:, width:, 1:width, width:] += straight.flip(2)
+        left_end[:, :starts, 1:width, width:] += inverted
+        right_start[:, width:, 1:width, :starts] += inverted.flip(2)
+    raise AssertionError("a sentence has at least one word")
+
+
+def inside_square(lengths: Tensor, words: int) -> Tensor:
+    """True where both indices lie inside the sentence: ``(batch, n, n)``."""
+    present = torch.arange(words, device=lengths.device) < lengths[:, None]
+    return present[:, :, None] & present[:, None]
+
+
+def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_form: bool = False) -> Tensor:
+    """The log of the summed weight of all derivations times their emissions, ``(batch,)``; O(n^4).
+
+        C(i,i+1,p) = emission(i, p)
+        C(i,k,p) = logsumexp_j { score_S + C(i,j,p) + C(j,k,p+j-i),  score_I + C(j,k,p) + C(i,j,p+k-j) }
+
+    and the result is ``C(0,n,0)``. ``emissions`` are ``(batch, token, position)``, finite.
+    """
+    words, batch = words_of(scores), scores.shape[0]
+    scores = mask_padding(scores, lengths)
+    emissions = torch.where(inside_square(lengths, words), emissions, emissions.new_zeros(()))
+    shape = (batch, words + 1, words + 1, words + 1)
+    left_start, left_end, right_start, right_end = (scores.new_zeros(shape) for _ in range(4))
+    roots = []
+    by_rule, total = torch.stack([emissions, emissions], dim=-1), emissions
+    for width in range(1, words + 1):
+        starts = words - width + 1
+        if width > 1:
+            straight_score, inverted_score = width_block(scores, words, width)[..., None].unbind(3)
+            straight = straight_score + left_start[:, :starts, 1:width, :starts]
+            straight = straight + right_end[:, width:, 1:width, width:].flip(2)
+            inverted = inverted_score + right_start[:, width:, 1:width, :starts].flip(2)
+            inverted = inverted + left_end[:, :starts, 1:width, width:]
+            by_rule = torch.stack([straight, inverted], dim=-1).logsumexp(2)  # (batch, start, position, rule)
+            total = by_rule.logsumexp(-1)
+        bound = normal_form and width > 1
+        left_start[:, :starts, width, :starts] = by_rule[..., 1] if bound else total
+        left_end[:, :starts, width, width:] = by_rule[..., 0] if bound else total
+        right_start[:, width:, width, :starts] = total
+        right_end[:, width:, width, width:] = total
+        roots.append(total[:, 0, 0])
+    return at_length(torch.stack(roots, dim=1), lengths) + attached_zeros(scores)
+
+
+def walk(
+    weights: Tensor, lengths: Tensor, uniforms: Tensor | None = None, normal_form: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Walk top-down from the root, choosing one option of ``weights`` (gamma) at every span met.
+
+    With ``uniforms`` ``(samples, batch, n - 1)`` in [0, 1) an option is drawn by inverting its distribution
+    function, else the heaviest is taken (and there is one sample).
+
+    Returns:
+        nodes: ``(samples, batch, n - 1, 4)``, the internal nodes (i, j, k, rule) in pre-order, -1 beyond the last.
+        orders: ``(samples, batch, n)``, the token at every position; padding keeps its place.
+    """
+    words, batch = words_of(weights), weights.shape[0]
+    samples = 1 if uniforms is None else uniforms.shape[0]
+    device, count = weights.device, samples * batch
+    weights = weights.detach()
+    row = torch.arange(batch, device=device).repeat(samples)  # which sentence each walker is in
+    walker = torch.arange(count, device=device)
+    orders = torch.arange(words, device=device).repeat(count, 1)
+    nodes = torch.full((count, max(words - 1, 0), 4), -1, device=device)
+    # a stack of open spans per walker: start, end, position, and the rule it may not use (-1: none)
+    stack = torch.zeros((count, words + 1, 4), dtype=torch.int64, device=device)
+    stack[:, 0, 1] = lengths.repeat(samples)
+    stack[:, 0, 3] = -1
+    depth = (lengths.repeat(samples) > 1).long()
+    option = torch.arange(2 * (words - 1), device=device)
+    offsets = torch.tensor([0, 0, *(split_offset(words, w) for w in range(2, words + 1))], device=device)
+    for step in range(words - 1):
+        start, end, position, forbidden = stack[walker, (depth - 1).clamp(min=0)].unbind(-1)
+        width = torch.where(depth > 0, end - start, 2)
+        first = 2 * (offsets[width] + start * (width - 1))
+        allowed = (option < 2 * (width - 1)[:, None]) & (option % 2 != forbidden[:, None])
+        index = (first[:, None] + option).clamp(max=2 * weights.shape[1] - 1)
+        values = weights.flatten(1)[row[:, None], index].masked_fill(~allowed, -torch.inf)
+        if uniforms is None:
+            chosen = values.argmax(-1)
+        else:
+            cumulative = values.softmax(-1).cumsum(-1)
+            threshold = uniforms[:, :, step].reshape(-1, 1).to(cumulative) * cumulative[:, -1:]
+            chosen = (cumulative <= threshold).sum(-1)
+            last = torch.where(allowed, option, -1).amax(-1)
+            chosen = torch.minimum(chosen, last)
+        rule, middle = chosen % 2, start + chosen // 2 + 1
+        active = depth > 0
+        node = torch.stack([start, middle, end, rule], dim=-1)
+        nodes[:, step] = torch.where(active[:, None], node, -1)
+        depth = depth - active.long()
+        no_rule = torch.full_like(rule, -1)
+        straight = rule == 0
+        right = (middle, end, torch.where(straight, position + middle - start, position), no_rule)
+        left = (start, middle, torch.where(straight, position, position + end - middle), rule)
+        for child_start, child_end, child_position, child_forbidden in (right, left):
+            leaf = active & (child_end - child_start == 1)
+            orders[walker[leaf], child_position[leaf]] = child_start[leaf]
+            open_span = active & (child_end - child_start > 1)
+            entry = [child_start, child_end, child_position, child_forbidden if normal_form else no_rule]
+            stack[walker[open_span], depth[open_span]] = torch.stack(entry, dim=-1)[open_span]
+            depth = depth + open_span.long()
+    return nodes.view(samples, batch, -1, 4), orders.view(samples, batch, words)
+
+
+# --- Scoring splits -------------------------------------------------------------------------------------------
+
+HASH_MULTIPLIERS = (0x7FEB352D, 0x846CA68B)
+"""Odd constants of the 32-bit mixer that decides which hidden units are dropped."""
+GOLDEN = 0x9E3779B9
+
+
+def mix32(value: Tensor) -> Tensor:
+    """A bijection of 32-bit integers (held in int64) whose output bits look independent of its input's.
+
+    Two rounds of xor-shift and multiply; `permalign.kernels.compiled.mix32` computes the same numbers.
+    """
+    value = (value ^ (value >> 16)) * HASH_MULTIPLIERS[0] & 0xFFFFFFFF
+    value = (value ^ (value >> 15)) * HASH_MULTIPLIERS[1] & 0xFFFFFFFF
+    return value ^ (value >> 16)
+
+
+def dropout_scale(dropout: float) -> tuple[int, float]:
+    """The 16-bit threshold below which a unit is dropped, and the factor for those that stay."""
+    threshold = round(dropout * 65536)
+    return threshold, 65536 / (65536 - threshold)
+
+
+def kept_units(seed: Tensor, items: Tensor, splits: Tensor, hidden: int, dropout: float) -> Tensor:
+    """Which hidden units stay, ``(items, splits, hidden)``: a function of nothing but its arguments.
+
+    Every (seed, sentence, split) has a key; unit h of the first half and unit h + half of the second are decided
+    by the low and the high 16 bits of one hash of (key, h).
+    """
+    half = (hidden + 1) // 2
+    low_seed, high_seed = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
+    key = mix32(mix32(low_seed ^ mix32(items[:, None] ^ high_seed)) ^ splits)  # (items, splits)
+    units = torch.arange(half, device=seed.device)
+    bits = mix32((key[..., None] + units * GOLDEN) & 0xFFFFFFFF)
+    drawn = torch.cat([bits & 0xFFFF, bits >> 16], dim=-1)[..., :hidden]
+    return drawn >= dropout_scale(dropout)[0]
+
+
+def split_scores(
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> Tensor:
+    """Score every split from three projections of the fenceposts; O(n^3 H).
+
+        score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias
+
+    Args:
+        start: ``(batch, n + 1, hidden)``; likewise ``middle`` and ``end``.
+        weight: ``(2, hidden)``, and ``bias`` ``(2,)``.
+        seed: one int64; the mask of a split depends on it, on the sentence's place in the batch and on the split.
+    """
+    batch, words, hidden = start.shape[0], start.shape[1] - 1, start.shape[2]
+    items = torch.arange(batch, device=start.device)
+    blocks = []
+    for width in range(2, words + 1):
+        starts = words - width + 1
+        inner = torch.arange(1, width, device=start.device) + torch.arange(starts, device=start.device)[:, None]
+        outer = (start[:, :starts] + end[:, width:])[:, :, None]
+        units = (outer + middle[:, inner]).relu()  # (batch, start, split, hidden)
+        if dropout > 0:
+            splits = torch.arange(split_offset(words, width), split_offset(words, width + 1), device=start.device)
+            kept = kept_units(seed, items, splits, hidden, dropout)
+            units = units * kept.view_as(units) * dropout_scale(dropout)[1]
+        blocks.append(units @ weight.T + bias)
+    none = (start + middle + end)[:, :0] @ weight.T + bias  # what a one-word sentence has
+    return mask_padding(pack_blocks(blocks, none), lengths)

@@ -1,0 +1,57 @@
+"""One sentence per thread, with as many threads as torch uses.
+
+The compiled kernels release the interpreter's lock, so plain threads run them side by side. There is one knob,
+``torch.set_num_threads`` (or ``OMP_NUM_THREADS``): torch's own pool is idle while a kernel runs, and the other way
+round, so the two never compete for cores. Each sentence is computed by one thread from beginning to end, so results
+do not depend on the number of threads.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
+
+import torch
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def _forget_pool() -> None:
+    global _pool
+    _pool = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)  # threads do not survive a fork; make new ones there
+
+
+def _get_pool() -> ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        _pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="permalign")
+    return _pool
+
+
+def for_each_sentence(kernel: Callable[..., None], batch: int, *arrays: Any) -> None:
+    """Call ``kernel(b, *arrays)`` for every sentence b of the batch, on all threads torch may use."""
+    helpers = min(torch.get_num_threads(), batch) - 1
+    if helpers < 1:
+        for item in range(batch):
+            kernel(item, *arrays)
+        return
+    remaining, lock = iter(range(batch)), Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                item = next(remaining, None)
+            if item is None:
+                return
+            kernel(item, *arrays)
+
+    futures = [_get_pool().submit(work) for _ in range(helpers)]
+    work()
+    for future in futures:
+        if not future.cancel():  # on a busy machine a helper may not have begun: then there is nothing to wait for
+            future.result()

@@ -1,0 +1,128 @@
+"""The compiled kernels and the portable ones give the same numbers and the same gradients."""
+
+import pytest
+import torch
+
+from permalign import kernels
+from permalign.kernels.layout import split_count
+
+WORDS = [1, 2, 3, 7, 11]
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-10}
+
+
+def random_lengths(words, batch=4):
+    return torch.randint(1, words + 1, (batch,)).index_fill(0, torch.tensor([0]), words)
+
+
+def on_both_paths(function, *inputs):
+    """Values and gradients (of a fixed random weighting of the values) on each path."""
+    answers = []
+    for path in ("cpu", "portable"):
+        leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
+        with kernels.backend(path):
+            values = function(*leaves)
+        values = values if isinstance(values, tuple) else (values,)
+        generator = torch.Generator().manual_seed(1)
+        total = torch.zeros(())
+        for value in values:
+            if value.requires_grad:
+                total = total + (torch.randn(value.shape, generator=generator, dtype=value.dtype) * value).sum()
+        wanted = [x for x in leaves if x.requires_grad]
+        grads = torch.autograd.grad(total, wanted) if total.requires_grad else ()
+        answers.append([*values, *grads])
+    return answers
+
+
+@pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
+def dtype(request):
+    return request.param
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize(
+    "function",
+    [kernels.inside, kernels.span_softmax, kernels.rule_marginals, kernels.expected_matrix],
+    ids=lambda f: f.__name__,
+)
+def test_functions_of_splits(function, words, dtype):
+    torch.manual_seed(words)
+    splits = torch.randn(4, split_count(words), 2, dtype=dtype)
+    lengths = random_lengths(words)
+    if function in (kernels.rule_marginals, kernels.expected_matrix):
+        splits = kernels.span_softmax(splits, lengths)
+    compiled, portable = on_both_paths(lambda x: function(x, lengths), splits)
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_tagging_inside(words, dtype):
+    torch.manual_seed(words)
+    scores, emissions = torch.randn(4, split_count(words), 2, dtype=dtype), torch.randn(4, words, words, dtype=dtype)
+    lengths = random_lengths(words)
+    compiled, portable = on_both_paths(lambda s, e: kernels.tagging_inside(s, e, lengths), scores, emissions)
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("hidden", [1, 5, 32])
+@pytest.mark.parametrize("words", WORDS)
+def test_split_scores(words, hidden, dropout, dtype):
+    torch.manual_seed(words)
+    fenceposts = torch.randn(3, 4, words + 1, hidden, dtype=dtype)
+    weight, bias = torch.randn(2, hidden, dtype=dtype), torch.randn(2, dtype=dtype)
+    lengths, seed = random_lengths(words), torch.tensor(2**40 + 12345)
+    compiled, portable = on_both_paths(
+        lambda f, w, b: kernels.split_scores(*f, w, b, lengths, seed, dropout), fenceposts, weight, bias
+    )
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("normal_form", [False, True], ids=["plain", "normal form"])
+@pytest.mark.parametrize("words", WORDS)
+def test_walks(words, normal_form):
+    torch.manual_seed(words)
+    scores, lengths = torch.randn(4, split_count(words), 2, dtype=torch.float64), random_lengths(words)
+    uniforms = torch.rand(50, 4, words - 1, dtype=torch.float64)
+    for drawn in (None, uniforms):
+        compiled, portable = on_both_paths(lambda w: kernels.walk(w, lengths, drawn, normal_form), scores)  # noqa: B023
+        for ours, theirs in zip(compiled, portable, strict=True):
+            assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_best_inside(words, dtype):
+    torch.manual_seed(words)
+    scores, lengths = torch.randn(4, split_count(words), 2, dtype=dtype), random_lengths(words)
+    compiled, portable = on_both_paths(lambda s: kernels.best_inside(s, lengths), scores)
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    torch.manual_seed(0)
+    scores, lengths = torch.randn(9, split_count(12), 2, requires_grad=True), random_lengths(12, 9)
+    threads, answers = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 4):
+            torch.set_num_threads(count)
+            rules = kernels.span_softmax(kernels.inside(scores, lengths)[1], lengths)
+            matrix = kernels.expected_matrix(rules, lengths)
+            answers.append((matrix, *torch.autograd.grad(matrix[:, 0].square().sum(), scores)))
+    finally:
+        torch.set_num_threads(threads)
+    for answer in answers[1:]:
+        assert all(torch.equal(ours, first) for ours, first in zip(answer, answers[0], strict=True))
+
+
+def test_unknown_backend_is_refused():
+    with pytest.raises(ValueError, match="'auto', 'cpu' or 'portable', not 'gpu'"), kernels.backend("gpu"):
+        pass
+
+
+def test_compiled_kernels_refuse_other_devices():
+    scores = torch.zeros(1, 1, 2, device="meta")
+    with kernels.backend("cpu"), pytest.raises(ValueError, match=r"need CPU tensors.*meta"):
+        kernels.inside(scores, torch.tensor([2]))
