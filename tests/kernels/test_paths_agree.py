@@ -26,7 +26,9 @@ def on_both_paths(function, *inputs):
         total = torch.zeros(())
         for value in values:
             if value.requires_grad:
-                total = total + (torch.randn(value.shape, generator=generator, dtype=value.dtype) * value).sum()
+                total = (
+                    total + (torch.randn(value.shape, generator=generator, dtype=value.dtype) * value).sum()
+                )
         wanted = [x for x in leaves if x.requires_grad]
         grads = torch.autograd.grad(total, wanted) if total.requires_grad else ()
         answers.append([*values, *grads])
@@ -58,7 +60,10 @@ def test_functions_of_splits(function, words, dtype):
 @pytest.mark.parametrize("words", WORDS)
 def test_tagging_inside(words, dtype):
     torch.manual_seed(words)
-    scores, emissions = torch.randn(4, split_count(words), 2, dtype=dtype), torch.randn(4, words, words, dtype=dtype)
+    scores, emissions = (
+        torch.randn(4, split_count(words), 2, dtype=dtype),
+        torch.randn(4, words, words, dtype=dtype),
+    )
     lengths = random_lengths(words)
     compiled, portable = on_both_paths(lambda s, e: kernels.tagging_inside(s, e, lengths), scores, emissions)
     for ours, theirs in zip(compiled, portable, strict=True):

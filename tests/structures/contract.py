@@ -27,7 +27,7 @@ class Contract(ABC):
 
     @abstractmethod
     def parameters(self, sizes, generator, scale=1.0) -> Parameters:
-        """Random float64 parameters of a padded batch, `scale` large for extreme ones; padding is random too."""
+        """Random float64 parameters of a padded batch; a large `scale` makes them extreme."""
 
     @abstractmethod
     def alone(self, parameters, sentence, size) -> Parameters:

@@ -86,7 +86,8 @@ class TestTotalProbability:
         for row, words in enumerate(sentences):
             for cell, start, length in product(range(cells), range(len(words) + 1), range(longest + 1)):
                 if start + length <= len(words):
-                    path = (stop, stop, *words[:start])[-2:] + (*words[start : start + length], stop)
+                    before = (stop, stop, *words[:start])[-2:]
+                    path = (*before, *words[start : start + length], stop)
                     segments[row, cell, start, length] = sum(
                         table[cell, place, path[place], path[place + 1], path[place + 2]]
                         for place in range(length + 1)
