@@ -23,9 +23,9 @@ class SlowResult(NamedTuple):
 def slow_twin(states: Tensor, first: nn.Linear, second: nn.Linear) -> SlowResult:
     """Scores, log-partition and expected matrix of a batch of sentences of one length.
 
-    ``states`` are ``(batch, n + 2, width)``, of a bidirectional LSTM over BOS, the sentence and EOS; the first
-    half of the width is the forward direction's. ``first`` leads from two spans to the hidden units, ``second``
-    from there to the two rules.
+    ``states`` are ``(batch, n + 2, width)``, of a bidirectional LSTM over BOS, the sentence and EOS; the
+    first half of the width is the forward direction's. ``first`` leads from two spans to the hidden units,
+    ``second`` from there to the two rules.
     """
     batch, words = states.shape[0], states.shape[1] - 2
     forward, backward = states.chunk(2, dim=-1)
