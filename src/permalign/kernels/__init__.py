@@ -73,6 +73,15 @@ def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> 
     return portable.span_softmax(logits, lengths, within_rule)
 
 
+def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
+    """One at the heaviest option of every span (not differentiable)."""
+    if _compiled(weights) and not within_rule:
+        from permalign.kernels import cpu
+
+        return cpu.span_one_hot(weights.detach(), lengths)
+    return portable.span_one_hot(weights, lengths, within_rule)
+
+
 def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
     """How often a derivation uses each rule; see `permalign.kernels.portable.rule_marginals`."""
     if _compiled(rules) and within is None:
@@ -107,7 +116,7 @@ def walk(
     if _compiled(weights):
         from permalign.kernels import cpu
 
-        return cpu.walk(weights, lengths, uniforms, normal_form)
+        return cpu.walk(weights.detach(), lengths, uniforms, normal_form)
     return portable.walk(weights, lengths, uniforms, normal_form)
 
 
@@ -143,4 +152,5 @@ def warm_up() -> None:
         total = expected_matrix(rules, lengths).sum() + rule_marginals(rules, lengths).sum()
         (total + log_partition.sum() + likelihood.sum()).backward()
         best_inside(scores, lengths)
+        span_one_hot(scores, lengths)
         walk(gamma, lengths)

@@ -119,6 +119,7 @@ def inside(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return _inside(scores, lengths, maximise=False)
 
 
+@custom_op("permalign::best_inside", mutates_args=(), device_types="cpu")
 def best_inside(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """`inside` with the maximum in place of the sum (not differentiable)."""
     return _inside(scores, lengths, maximise=True)
@@ -132,9 +133,12 @@ def _inside(scores: Tensor, lengths: Tensor, maximise: bool) -> tuple[Tensor, Te
     return log_partition, gamma
 
 
-@inside.register_fake
-def _(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _inside_fake(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return scores.new_empty(scores.shape[0]), scores.new_empty(scores.shape)
+
+
+inside.register_fake(_inside_fake)
+best_inside.register_fake(_inside_fake)
 
 
 @custom_op("permalign::inside_backward", mutates_args=(), device_types="cpu")
@@ -183,6 +187,15 @@ def span_softmax_backward(grad: Tensor, rules: Tensor, lengths: Tensor) -> Tenso
     return grad_logits
 
 
+@custom_op("permalign::span_one_hot", mutates_args=(), device_types="cpu")
+def span_one_hot(weights: Tensor, lengths: Tensor) -> Tensor:
+    """See `permalign.kernels.portable.span_one_hot` (not differentiable)."""
+    one_hot = torch.zeros_like(weights, memory_format=torch.contiguous_format)
+    arrays = (_array(weights), _array(lengths), _splits_at(weights))
+    for_each_sentence(rule_loops.span_one_hot, weights.shape[0], *arrays, one_hot.numpy())
+    return one_hot
+
+
 @custom_op("permalign::rule_marginals", mutates_args=(), device_types="cpu")
 def rule_marginals(rules: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.rule_marginals`."""
@@ -205,7 +218,7 @@ def _like_first(first: Tensor, *others: Tensor) -> Tensor:
     return first.new_empty(first.shape)
 
 
-for _operator in (span_softmax, span_softmax_backward, rule_marginals, rule_marginals_backward):
+for _operator in (span_softmax, span_softmax_backward, span_one_hot, rule_marginals, rule_marginals_backward):
     _operator.register_fake(_like_first)
 
 
@@ -329,8 +342,11 @@ tagging_inside.register_autograd(_tagging_autograd, setup_context=_tagging_setup
 # --- Walking --------------------------------------------------------------------------------------------------
 
 
-def walk(weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool) -> tuple[Tensor, Tensor]:
-    """See `permalign.kernels.portable.walk`."""
+@custom_op("permalign::walk", mutates_args=(), device_types="cpu")
+def walk(
+    weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool
+) -> tuple[Tensor, Tensor]:
+    """See `permalign.kernels.portable.walk` (not differentiable)."""
     batch, words = weights.shape[0], words_of(weights)
     if uniforms is None:
         uniforms = weights.new_full((1, batch, words - 1), -1.0)
@@ -340,3 +356,13 @@ def walk(weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form:
     arrays = (_array(weights), _array(lengths), _splits_at(weights), _array(uniforms), normal_form)
     for_each_sentence(walking.walk, batch, *arrays, nodes.numpy(), orders.numpy())
     return nodes, orders
+
+
+@walk.register_fake
+def _(
+    weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool
+) -> tuple[Tensor, Tensor]:
+    batch, words = weights.shape[0], words_of(weights)
+    samples = 1 if uniforms is None else uniforms.shape[0]
+    whole = {"dtype": torch.int64}
+    return weights.new_empty(samples, batch, words - 1, 4, **whole), weights.new_empty(samples, batch, words, **whole)

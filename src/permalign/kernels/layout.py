@@ -97,3 +97,14 @@ def valid_splits(words: int, lengths: Tensor) -> Tensor:
     """Which splits lie inside each sentence: ``(batch, T)``, true where ``k <= length``."""
     ends = split_fenceposts(words)[:, 2].to(lengths.device)
     return ends <= lengths[:, None]
+
+
+def split_index(words: int, start: Tensor, middle: Tensor, end: Tensor) -> Tensor:
+    """Where splits stand in the packed layout.
+
+    >>> split_index(3, *split_fenceposts(3).unbind(-1))
+    tensor([0, 1, 2, 3])
+    """
+    offsets = torch.from_numpy(split_offsets(words)).to(start.device)
+    width = end - start
+    return offsets[width] + start * (width - 1) + middle - start - 1

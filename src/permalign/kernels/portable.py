@@ -100,6 +100,18 @@ def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> 
     return mask_padding(pack_blocks(blocks, logits), lengths)
 
 
+def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
+    """One at the heaviest option of every span (of each rule alone, if asked), zero elsewhere and at padding."""
+    words = words_of(weights)
+    blocks = []
+    for width in range(2, words + 1):
+        block = width_block(weights, words, width)  # (batch, start, split, rule)
+        options = block.transpose(2, 3) if within_rule else block.flatten(2)
+        hot = torch.zeros_like(options).scatter(-1, options.argmax(-1, keepdim=True), 1.0)
+        blocks.append(hot.transpose(2, 3) if within_rule else hot.view_as(block))
+    return mask_padding(pack_blocks(blocks, weights), lengths).detach()
+
+
 def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
     """The probability that a derivation uses each split with each rule, ``(batch, T, 2)``; O(n^3).
 

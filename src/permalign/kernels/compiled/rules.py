@@ -102,6 +102,21 @@ def span_softmax_backward(b, grad, rules, lengths, splits_at, grad_logits):  # t
 
 
 @compiled
+def span_one_hot(b, weights, lengths, splits_at, one_hot):  # type: ignore[no-untyped-def]
+    """One at the heaviest option of every span; the first of equals."""
+    length = lengths[b]
+    for width in range(2, length + 1):
+        for i in range(length - width + 1):
+            first = splits_at[width] + i * (width - 1)
+            best_split, best_rule = first, 0
+            for split in range(first, first + width - 1):
+                for rule in range(2):
+                    if weights[b, split, rule] > weights[b, best_split, best_rule]:
+                        best_split, best_rule = split, rule
+            one_hot[b, best_split, best_rule] = 1
+
+
+@compiled
 def rule_marginals(b, rules, lengths, splits_at, marginals):  # type: ignore[no-untyped-def]
     """mass(root) = 1; every option passes G * mass(parent) on to both children."""
     length = lengths[b]

@@ -1,0 +1,68 @@
+"""A softmax over words whose logits are sums: one part per source cell, one per output step."""
+
+import torch
+from torch import Tensor
+
+from permalign.shapes import Float, Int
+from permalign.structures.validation import require_floats, shape_of
+
+
+def additive_word_log_probs(
+    cell_logits: Float[Tensor, "batch cells words"],
+    step_logits: Float[Tensor, "batch steps words"],
+    targets: Int[Tensor, "batch steps"],
+) -> Float[Tensor, "batch cells steps"]:
+    """Log-probabilities of the target words under ``softmax(A_i + B_j)``, without the (cells, steps, words) cube.
+
+        log Z(i,j) = max A_i + max B_j + log( exp(A_i - max A_i) . exp(B_j - max B_j) )
+
+    is one matrix product. Where it comes close to underflow (the two parts prefer different words), that pair is
+    computed anew from its own logits. O((I + J) V + I J) memory.
+
+    Args:
+        cell_logits: A, ``(batch, cells, words)``; -inf forbids a word at a cell (the end of sentence before the end).
+        step_logits: B, ``(batch, steps, words)``; likewise.
+        targets: ``(batch, steps)``, the word written at every step.
+
+    >>> cells, steps = torch.zeros(1, 1, 4), torch.tensor([[[0.0, 0.0, 0.0, -torch.inf]]])
+    >>> additive_word_log_probs(cells, steps, torch.tensor([[2]])).exp()
+    tensor([[[0.3333]]])
+    """
+    _check(cell_logits, step_logits, targets)
+    cell_top, step_top = _top(cell_logits), _top(step_logits)  # (batch, cells, 1), (batch, steps, 1)
+    cell_parts, step_parts = (cell_logits - cell_top).exp(), (step_logits - step_top).exp()
+    product = cell_parts @ step_parts.transpose(1, 2)  # (batch, cells, steps)
+    # terms below the smallest number are lost: negligible unless the whole sum is near it
+    lost = product.detach() < torch.finfo(product.dtype).tiny ** 0.6
+    log_normaliser = torch.where(lost, 1.0, product).log() + cell_top + step_top.transpose(1, 2)
+    if bool(lost.any()):
+        row, cell, step = lost.nonzero(as_tuple=True)
+        exact = (cell_logits[row, cell] + step_logits[row, step]).logsumexp(-1)
+        log_normaliser = log_normaliser.index_put((row, cell, step), exact)
+    wanted = targets[:, None].expand(-1, cell_logits.shape[1], -1)
+    from_cells = cell_logits.gather(2, wanted)
+    from_steps = step_logits.gather(2, targets[..., None]).transpose(1, 2)
+    return from_cells + from_steps - log_normaliser
+
+
+def _top(logits: Tensor) -> Tensor:
+    """The largest logit of a row: a constant to subtract, so it carries no gradient."""
+    return logits.detach().amax(-1, keepdim=True)
+
+
+def _check(cell_logits: Tensor, step_logits: Tensor, targets: Tensor) -> None:
+    require_floats({"cell_logits": cell_logits, "step_logits": step_logits})
+    for name, logits in (("cell_logits", cell_logits), ("step_logits", step_logits)):
+        if logits.dim() != 3:
+            raise ValueError(f"{name} has shape {shape_of(logits)}, but must have three axes, words last.")
+    same = cell_logits.shape[0] == step_logits.shape[0] and cell_logits.shape[2] == step_logits.shape[2]
+    if not same:
+        raise ValueError(
+            f"cell_logits {shape_of(cell_logits)} and step_logits {shape_of(step_logits)} must agree in batch and "
+            "words: (batch, cells, words) and (batch, steps, words)."
+        )
+    if targets.shape != step_logits.shape[:2]:
+        raise ValueError(
+            f"targets has shape {shape_of(targets)}, but must be {tuple(step_logits.shape[:2])}: one word for every "
+            "step of step_logits."
+        )

@@ -1,0 +1,84 @@
+"""Scores for every split of a sentence, from the states of a BiLSTM over it."""
+
+import torch
+from torch import Tensor, nn
+
+from permalign import kernels
+from permalign.shapes import Float, Int
+from permalign.structures.validation import require_floats, require_lengths, shape_of
+
+
+class SplitScorer(nn.Module):
+    """A two-layer perceptron on pairs of neighbouring spans, without ever building a span.
+
+    A span is what an LSTM adds between two fenceposts, ``s_ij = [f_j - f_i ; b_{i+1} - b_{j+1}] = F_j - F_i`` with
+    ``F_i = [f_i ; -b_{i+1}]``, and ``score(i,j,k) = second(dropout(relu(first([s_ij ; s_jk]))))``. Differences are
+    linear, so with ``L = W_left F`` and ``R = W_right F`` (the two halves of the first layer) the hidden state is
+
+        relu( -L_i  +  (L_j - R_j + bias)  +  R_k )
+
+    Two projections of n + 1 fenceposts replace O(n^3) rows; what remains is elementwise and fused into one kernel
+    that recomputes hidden states in its backward pass. O(n width hidden + n^3 hidden) time, O(n hidden + n^3) memory.
+    Dropout is drawn independently for every split and hidden unit.
+
+    Args:
+        width: of the states; the first half is the forward LSTM's, the second half the backward one's.
+        hidden: units of the hidden layer (the paper has 4 * width).
+        dropout: the rate at which hidden units are dropped in training, 0 <= dropout < 1.
+
+    >>> scorer = SplitScorer(width=8, hidden=32, dropout=0.1)
+    >>> states = torch.randn(2, 7, 8)  # BOS, five words, EOS
+    >>> scorer(states).shape  # twenty splits, straight and inverted
+    torch.Size([2, 20, 2])
+    """
+
+    def __init__(self, width: int, hidden: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if width < 2 or width % 2:
+            raise ValueError(f"width is {width}, but must be even: a forward and a backward half.")
+        if hidden < 1:
+            raise ValueError(f"hidden is {hidden}, but must be at least 1.")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is {dropout}, but must lie in 0 <= dropout < 1.")
+        self.width, self.hidden, self.dropout = width, hidden, dropout
+        self.first = nn.Linear(2 * width, hidden)
+        self.second = nn.Linear(hidden, 2)
+
+    def extra_repr(self) -> str:
+        """What `repr` says beside the layers."""
+        return f"width={self.width}, hidden={self.hidden}, dropout={self.dropout}"
+
+    def forward(
+        self, states: Float[Tensor, "batch posts width"], lengths: Int[Tensor, " batch"] | None = None
+    ) -> Float[Tensor, "batch splits 2"]:
+        """Packed scores ``(batch, T, 2)`` for `permalign.SeparablePermutation`.
+
+        Args:
+            states: ``(batch, n + 2, width)``, of a BiLSTM over BOS, the n words and EOS. In a shorter sentence EOS
+                follows its last word, and what comes after is padding.
+            lengths: ``(batch,)``, the number of words of every sentence; None means n. Zero at padding.
+        """
+        require_floats({"first.weight": self.first.weight, "states": states})
+        if states.dim() != 3 or states.shape[1] < 3 or states.shape[2] != self.width:
+            raise ValueError(
+                f"states has shape {shape_of(states)}, but must be (batch, n + 2, {self.width}): "
+                "BOS, at least one word, and EOS."
+            )
+        lengths = require_lengths("lengths", lengths, "states", states, states.shape[1] - 2)
+        half = self.width // 2
+        # F_i = [f_i ; -b_{i+1}], i = 0..n
+        fenceposts = torch.cat([states[:, :-1, :half], -states[:, 1:, half:]], dim=-1)
+        left_weight, right_weight = self.first.weight.split(self.width, dim=1)
+        left, right = fenceposts @ left_weight.T, fenceposts @ right_weight.T  # (batch, n + 1, hidden)
+        dropout = self.dropout if self.training else 0.0
+        seed = torch.randint(2**62, ()) if dropout > 0 else torch.zeros((), dtype=torch.int64)
+        return kernels.split_scores(
+            -left,
+            left - right + self.first.bias,
+            right,
+            self.second.weight,
+            self.second.bias,
+            lengths,
+            seed.to(states.device),
+            dropout,
+        )

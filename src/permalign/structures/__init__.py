@@ -1,0 +1,19 @@
+"""Exact inference: tensors in, tensors out. Each structure is a noun, each question to it a verb."""
+
+from permalign.structures.derivations import Derivation, Tree
+from permalign.structures.monotone import BestAlignment, MonotoneAlignment
+from permalign.structures.segmental import SegmentalAlignment
+from permalign.structures.segments import Segment, bracketed
+from permalign.structures.separable import ProbableOrder, SeparablePermutation
+
+__all__ = [
+    "BestAlignment",
+    "Derivation",
+    "MonotoneAlignment",
+    "ProbableOrder",
+    "Segment",
+    "SegmentalAlignment",
+    "SeparablePermutation",
+    "Tree",
+    "bracketed",
+]

@@ -1,0 +1,102 @@
+"""Derivations: a binary tree over the words whose nodes keep (straight) or swap (inverted) their two parts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Rule = Literal["S", "I"]
+RULES: tuple[Rule, Rule] = ("S", "I")
+MARKS = {"S": "S →", "I": "I ⇄"}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A node over the tokens ``start..end-1``; a leaf has no rule and no children.
+
+    >>> girl_saw = Tree(0, 2, "I", (Tree(0, 1), Tree(1, 2)))
+    >>> girl_saw.order
+    (1, 0)
+    """
+
+    start: int
+    end: int
+    rule: Rule | None = None
+    children: tuple["Tree", ...] = ()
+
+    @classmethod
+    def from_nodes(cls, nodes: Sequence[tuple[int, int, int, int]], length: int) -> "Tree":
+        """Build a tree from its internal nodes (i, j, k, rule number) in pre-order."""
+        spans = {(token, token + 1): cls(token, token + 1) for token in range(length)}
+        for start, middle, end, rule in reversed(nodes):
+            children = (spans[start, middle], spans[middle, end])
+            spans[start, end] = cls(start, end, RULES[rule], children)
+        return spans[0, length]
+
+    def nodes(self) -> Iterator["Tree"]:
+        """This node and all below it, in pre-order."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The tokens as the tree puts them."""
+        tokens, waiting = [], [self]
+        while waiting:
+            node = waiting.pop()
+            if node.rule is None:
+                tokens.append(node.start)
+            else:  # what comes first is pushed last
+                waiting.extend(reversed(node.children) if node.rule == "S" else node.children)
+        return tuple(tokens)
+
+    def draw(self, words: Sequence[str] | None = None) -> str:
+        """The tree as lines of text, one node a line, words in their original order.
+
+        >>> tree = Tree(0, 3, "S", (Tree(0, 2, "I", (Tree(0, 1), Tree(1, 2))), Tree(2, 3)))
+        >>> print(tree.draw(["she", "sang", "today"]))
+        S →
+        ├─ I ⇄
+        │  ├─ she
+        │  └─ sang
+        └─ today
+        """
+        if words is not None and len(words) < self.end:
+            raise ValueError(
+                f"words has {len(words)} entries, but the tree covers tokens up to {self.end - 1}. Pass one for each."
+            )
+        lines = []
+        waiting = [(self, "", "")]
+        while waiting:
+            node, stem, below = waiting.pop()
+            label = str(node.start) if words is None else words[node.start]
+            lines.append(stem + (label if node.rule is None else MARKS[node.rule]))
+            if node.children:
+                left, right = node.children
+                waiting.append((right, below + "└─ ", below + "   "))
+                waiting.append((left, below + "├─ ", below + "│  "))
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """A tree, the order of tokens it yields, and its probability under the distribution it came from."""
+
+    tree: Tree
+    order: tuple[int, ...]
+    log_prob: float
+
+    def reorder(self, words: Sequence[str]) -> list[str]:
+        """The words in the order of this derivation."""
+        if len(words) != len(self.order):
+            raise ValueError(
+                f"words has {len(words)} entries, but this derivation is of {len(self.order)} tokens. "
+                "Pass the tokens of the same sentence."
+            )
+        return [words[token] for token in self.order]
+
+    def draw(self, words: Sequence[str] | None = None) -> str:
+        """The tree as text; see `Tree.draw`."""
+        return self.tree.draw(words)

@@ -1,0 +1,232 @@
+"""Monotone alignment of a sentence to an output, summed over exactly (SSNT: Yu, Buys and Blunsom, 2016)."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid, pad
+
+from permalign.shapes import Float, Int
+from permalign.structures.restriction import LOG_ZERO, minus_infinity_below
+from permalign.structures.segments import Segment
+from permalign.structures.validation import (
+    require_finite,
+    require_floats,
+    require_lengths,
+    require_no_nan_or_plus,
+    require_range,
+    shape_of,
+)
+
+
+class BestAlignment(NamedTuple):
+    """The most probable alignment of every pair.
+
+    Attributes:
+        cells: ``(batch, steps)``, the source cell that emits each word; -1 at padding.
+        log_prob: ``(batch,)``, the joint log-probability of this alignment and the output.
+    """
+
+    cells: Tensor
+    log_prob: Tensor
+
+
+class MonotoneAlignment:
+    r"""All ways in which source cells, read once from left to right, can emit the words of a given output.
+
+    At cell i with j words written, the model emits word j there with probability ``e(i,j) = sigmoid(emit_logits)``,
+    or moves on to the next cell. At its last cell it must emit, and the last word (the end of the sentence) is
+    emitted there. With ``q(i,j)`` the probability of being at cell i with j words written (counted from 0):
+
+        q(0,0) = 1      q(i,j) = q(i,j-1) e(i,j-1) p(y_{j-1}|i,j-1) + q(i-1,j) (1 - e(i-1,j))
+        p(y|x) = q(I-1,J-1) p(y_{J-1}|I-1,J-1)
+
+    O(I J), in I + J steps over anti-diagonals, in log space.
+
+    Args:
+        emit_logits: ``(batch, cells, steps)``, log-odds of emitting word j at cell i against moving on.
+        word_log_probs: ``(batch, cells, steps)``, the log-probability of word j if emitted at cell i; may be -inf.
+        source_lengths: ``(batch,)``, the number of cells, the end cell included; None means all.
+        target_lengths: ``(batch,)``, the number of words, the end of sentence included; None means all.
+
+    Example: two cells, two words; the second word must come from the second cell, the first from either.
+
+        >>> emit = torch.tensor([[[0.0, 0.0], [0.0, 0.0]]])  # the first cell emits with probability 1/2
+        >>> words = torch.tensor([[[0.8, 0.5], [0.4, 0.5]]]).log()
+        >>> alignment = MonotoneAlignment(emit, words)
+        >>> alignment.log_likelihood().exp()  # (.5 * .8 * .5 + .5 * .4) * .5
+        tensor([0.2000])
+        >>> alignment.posteriors()[0]
+        tensor([[0.5000, 0.0000],
+                [0.5000, 1.0000]])
+    """
+
+    def __init__(
+        self,
+        emit_logits: Float[Tensor, "batch cells steps"],
+        word_log_probs: Float[Tensor, "batch cells steps"],
+        source_lengths: Int[Tensor, " batch"] | None = None,
+        target_lengths: Int[Tensor, " batch"] | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        require_floats({"emit_logits": emit_logits, "word_log_probs": word_log_probs})
+        for name, tensor in (("emit_logits", emit_logits), ("word_log_probs", word_log_probs)):
+            if tensor.dim() != 3 or 0 in tensor.shape[1:] or tensor.shape != emit_logits.shape:
+                raise ValueError(
+                    f"{name} has shape {shape_of(tensor)}, but emit_logits and word_log_probs must both be "
+                    "(batch, cells, steps), with at least one cell and one step."
+                )
+        _, cells, steps = emit_logits.shape
+        self.emit_logits, self.word_log_probs = emit_logits, word_log_probs
+        self.source_lengths = require_lengths("source_lengths", source_lengths, "emit_logits", emit_logits, cells)
+        self.target_lengths = require_lengths("target_lengths", target_lengths, "emit_logits", emit_logits, steps)
+        if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
+            require_range("source_lengths", self.source_lengths, "emit_logits", emit_logits, cells, what="cells")
+            require_range("target_lengths", self.target_lengths, "emit_logits", emit_logits, steps)
+            require_finite("emit_logits", emit_logits, self._present())
+            require_no_nan_or_plus("word_log_probs", word_log_probs, self._present())
+
+    def log_likelihood(self) -> Float[Tensor, " batch"]:
+        """The log-probability of the output, summed over all alignments."""
+        return self._total(self.word_log_probs)
+
+    def posteriors(self) -> Float[Tensor, "batch cells steps"]:
+        """P(word j is emitted at cell i | output): the gradient of the likelihood in the words; 0 at padding."""
+        wanted = self.word_log_probs.requires_grad or self.emit_logits.requires_grad
+        differentiable = wanted and torch.is_grad_enabled()
+        with torch.enable_grad():
+            probe = torch.zeros_like(self.word_log_probs, requires_grad=True)
+            total = self._total(self.word_log_probs + probe)
+            (posteriors,) = torch.autograd.grad(total.sum(), probe, create_graph=differentiable)
+        return posteriors
+
+    def best_alignment(self) -> BestAlignment:
+        """The most probable alignment (the maximum in place of the sum), and its joint log-probability."""
+        with torch.no_grad():
+            emit, move = self._steps(self.word_log_probs)
+            reached = self._lattice(emit, move, maximise=True)
+            cells = self._trace_back(reached, emit, move, None)
+            total = self._at_end(reached, self.word_log_probs)
+        return BestAlignment(cells, minus_infinity_below(total, total))
+
+    def sample(
+        self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
+    ) -> Int[Tensor, "*samples batch steps"]:
+        """Alignments drawn from their posterior given the output: the cell of every word, -1 at padding."""
+        copies = torch.Size(sample_shape).numel()
+        with torch.no_grad():
+            emit, move = self._steps(self.word_log_probs)
+            reached = self._lattice(emit, move, maximise=False)
+            batch, cells, steps = emit.shape
+            uniforms = torch.rand(
+                (copies * batch, cells + steps), generator=generator, dtype=emit.dtype, device=emit.device
+            )
+            many = (tensor.repeat(copies, 1, 1) for tensor in (reached, emit, move))
+            drawn = self._trace_back(*many, uniforms)
+        return drawn.view(*sample_shape, batch, steps)
+
+    def segments(self, order: Int[Tensor, "batch n"] | None = None) -> list[list[Segment]]:
+        """The best alignment as segments: runs of words from one cell, with the cells consumed since the last run.
+
+        Args:
+            order: ``(batch, n)`` with the token that stands at each cell, to name tokens instead of cells. The last
+                cell of a pair is its end cell, which is no token: it is left out.
+        """
+        if order is not None and (order.dim() != 2 or order.shape[0] != self.emit_logits.shape[0]):
+            raise ValueError(
+                f"order has shape {shape_of(order)}, but must be (batch, n) with batch {self.emit_logits.shape[0]}."
+            )
+        answers = []
+        for row, cells in enumerate(self.best_alignment().cells.tolist()):
+            end_cell = int(self.source_lengths[row]) - 1
+            tokens = list(range(end_cell + 1)) if order is None else order[row].tolist()[:end_cell]
+            segments, consumed = [], 0
+            words = enumerate(cells[: int(self.target_lengths[row])])
+            for cell, run in groupby(words, key=lambda word: word[1]):
+                target = tuple(step for step, _ in run)
+                segments.append(Segment(tuple(tokens[consumed : cell + 1]), target))
+                consumed = cell + 1
+            answers.append(segments)
+        return answers
+
+    # --- Behind the scenes ------------------------------------------------------------------------------------
+
+    def _present(self) -> Tensor:
+        """Which (cell, step) pairs are not padding."""
+        _, cells, steps = self.emit_logits.shape
+        device = self.emit_logits.device
+        in_source = torch.arange(cells, device=device) < self.source_lengths[:, None]
+        in_target = torch.arange(steps, device=device) < self.target_lengths[:, None]
+        return in_source[:, :, None] & in_target[:, None]
+
+    def _steps(self, word_log_probs: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-weights of emitting word j at cell i, and of moving on from there; LOG_ZERO where impossible."""
+        present, zero = self._present(), self.emit_logits.new_zeros(())
+        logits = torch.where(present, self.emit_logits, zero)
+        words = torch.where(present, word_log_probs, zero).clamp(min=LOG_ZERO)
+        cells = torch.arange(logits.shape[1], device=logits.device)
+        last = (cells == self.source_lengths[:, None] - 1)[:, :, None]
+        emit = torch.where(last, zero, logsigmoid(logits)) + words
+        move = torch.where(last, LOG_ZERO, logsigmoid(-logits))
+        return emit, move
+
+    def _lattice(self, emit: Tensor, move: Tensor, maximise: bool) -> Tensor:
+        """log q as ``(batch, cells, steps)``, one anti-diagonal i + j after the other."""
+        batch, cells, steps = emit.shape
+        emit_diagonals, move_diagonals = _diagonals(emit), _diagonals(move)
+        current = emit.new_full((batch, cells), LOG_ZERO)
+        current[:, 0] = 0.0
+        reached = [current]
+        for diagonal in range(1, cells + steps - 1):
+            stay = current + emit_diagonals[:, diagonal - 1]
+            come = pad((current + move_diagonals[:, diagonal - 1])[:, :-1], (1, 0), value=LOG_ZERO)
+            current = torch.maximum(stay, come) if maximise else torch.logaddexp(stay, come)
+            reached.append(current)
+        cell = torch.arange(cells, device=emit.device)[:, None]
+        step = torch.arange(steps, device=emit.device)
+        return torch.stack(reached, dim=1)[:, cell + step, cell]
+
+    def _total(self, word_log_probs: Tensor) -> Tensor:
+        reached = self._lattice(*self._steps(word_log_probs), maximise=False)
+        total = self._at_end(reached, word_log_probs)
+        return minus_infinity_below(total, total)
+
+    def _at_end(self, reached: Tensor, word_log_probs: Tensor) -> Tensor:
+        """What the last cell holds before the last word, and that word."""
+        row = torch.arange(reached.shape[0], device=reached.device)
+        cell, step = self.source_lengths - 1, self.target_lengths - 1
+        return reached[row, cell, step] + word_log_probs[row, cell, step].clamp(min=LOG_ZERO)
+
+    def _trace_back(self, reached: Tensor, emit: Tensor, move: Tensor, uniforms: Tensor | None) -> Tensor:
+        """Walk from the last word back to the first: by the heavier way in, or drawn by its share."""
+        count, cells, steps = reached.shape
+        copies = count // self.source_lengths.shape[0]
+        row = torch.arange(count, device=reached.device)
+        cell, step = (self.source_lengths - 1).repeat(copies), (self.target_lengths - 1).repeat(copies)
+        answer = torch.full((count, steps), -1, device=reached.device)
+        answer[row, step] = cell
+        for turn in range(cells + steps - 2):
+            stay = (reached + emit)[row, cell, (step - 1).clamp(min=0)]
+            come = (reached + move)[row, (cell - 1).clamp(min=0), step]
+            stay = torch.where(step > 0, stay, -torch.inf)
+            come = torch.where(cell > 0, come, -torch.inf)
+            if uniforms is None:
+                emitted = stay >= come
+            else:
+                emitted = uniforms[:, turn] < torch.sigmoid(stay - come)
+            emitted &= step > 0
+            moved = ~emitted & (cell > 0)
+            step, cell = step - emitted.long(), cell - moved.long()
+            answer[row[emitted], step[emitted]] = cell[emitted]
+        return answer
+
+
+def _diagonals(lattice: Tensor) -> Tensor:
+    """``(batch, cells, steps)`` as ``(batch, cells + steps - 1, cells)``: entry [d, i] is lattice [i, d - i]."""
+    _, cells, steps = lattice.shape
+    cell = torch.arange(cells, device=lattice.device)
+    step = torch.arange(cells + steps - 1, device=lattice.device)[:, None] - cell
+    inside = (step >= 0) & (step < steps)
+    return torch.where(inside, lattice[:, cell, step.clamp(0, steps - 1)], LOG_ZERO)

@@ -1,0 +1,196 @@
+"""Segmental alignment: every source cell emits one segment of the output (SWAN: Wang et al., 2017)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from permalign.shapes import Float, Int
+from permalign.structures.monotone import BestAlignment
+from permalign.structures.restriction import LOG_ZERO, minus_infinity_below
+from permalign.structures.segments import Segment
+from permalign.structures.validation import (
+    require_floats,
+    require_lengths,
+    require_no_nan_or_plus,
+    require_range,
+    shape_of,
+)
+
+
+class SegmentalAlignment:
+    r"""All ways to cut an output into one segment of 0..L words for every source cell, from left to right.
+
+    With ``alpha_t(j)`` the log of the summed weight of the ways in which the first t cells write j words:
+
+        alpha_0(0) = 0      alpha_t(j) = logsumexp_l alpha_{t-1}(j-l) + segment[t,j-l,l]      p(y|x) = alpha_I(J)
+
+    O(I J L).
+
+    Args:
+        segment_log_probs: ``(batch, cells, J + 1, L + 1)`` indexed ``[cell, start, length]``: the log-probability that
+            the cell emits the words start..start+length-1 and then ends its segment; may be -inf.
+        source_lengths: ``(batch,)``, the number of cells; None means all.
+        target_lengths: ``(batch,)``, the number of words, 0 allowed; None means all.
+
+    Example: two cells, one word, segments of at most one word.
+
+        >>> segments = torch.full((1, 2, 2, 2), 0.5).log()
+        >>> SegmentalAlignment(segments).log_likelihood().exp()  # the word comes from the first cell or the second
+        tensor([0.5000])
+    """
+
+    def __init__(
+        self,
+        segment_log_probs: Float[Tensor, "batch cells starts sizes"],
+        source_lengths: Int[Tensor, " batch"] | None = None,
+        target_lengths: Int[Tensor, " batch"] | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        name = "segment_log_probs"
+        require_floats({name: segment_log_probs})
+        if segment_log_probs.dim() != 4 or 0 in segment_log_probs.shape[1:]:
+            raise ValueError(
+                f"{name} has shape {shape_of(segment_log_probs)}, but must be (batch, cells, J + 1, L + 1) for outputs "
+                "of J words and segments of at most L, indexed [cell, start, length]."
+            )
+        _, cells, starts, sizes = segment_log_probs.shape
+        self.segment_log_probs = segment_log_probs
+        self.longest = sizes - 1
+        self.source_lengths = require_lengths("source_lengths", source_lengths, name, segment_log_probs, cells)
+        self.target_lengths = require_lengths("target_lengths", target_lengths, name, segment_log_probs, starts - 1)
+        if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
+            require_range("source_lengths", self.source_lengths, name, segment_log_probs, cells, what="cells")
+            require_range("target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, least=0)
+            require_no_nan_or_plus(name, segment_log_probs, self._possible())
+            self._require_room()
+
+    def log_likelihood(self) -> Float[Tensor, " batch"]:
+        """The log-probability of the output, summed over all ways to cut it."""
+        return self._total(self.segment_log_probs)
+
+    def posteriors(self) -> Float[Tensor, "batch cells starts sizes"]:
+        """P(the cell emits exactly that segment | output): the gradient of the likelihood; 0 where impossible."""
+        differentiable = self.segment_log_probs.requires_grad and torch.is_grad_enabled()
+        with torch.enable_grad():
+            probe = torch.zeros_like(self.segment_log_probs, requires_grad=True)
+            total = self._total(self.segment_log_probs + probe)
+            (posteriors,) = torch.autograd.grad(total.sum(), probe, create_graph=differentiable)
+        return posteriors
+
+    def best_alignment(self) -> BestAlignment:
+        """The most probable way to cut the output: the cell of every word, and the joint log-probability."""
+        with torch.no_grad():
+            forward, ways = self._chart(self.segment_log_probs, maximise=True)
+            cells, _ = self._trace_back(ways, None)
+            total = self._at_end(forward)
+        return BestAlignment(cells, minus_infinity_below(total, total))
+
+    def sample(
+        self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
+    ) -> Int[Tensor, "*samples batch words"]:
+        """Ways to cut the output drawn from their posterior: the cell of every word, -1 at padding."""
+        copies = torch.Size(sample_shape).numel()
+        with torch.no_grad():
+            _, ways = self._chart(self.segment_log_probs, maximise=False)
+            batch, cells = self.segment_log_probs.shape[:2]
+            many = ways.repeat(copies, 1, 1, 1)
+            uniforms = torch.rand(
+                (copies * batch, cells), generator=generator, dtype=many.dtype, device=many.device
+            )
+            drawn, _ = self._trace_back(many, uniforms)
+        return drawn.view(*sample_shape, batch, -1)
+
+    def segments(self, order: Int[Tensor, "batch n"] | None = None) -> list[list[Segment]]:
+        """The best way to cut the output, one segment for every cell, empty ones included.
+
+        Args:
+            order: ``(batch, n)`` with the token that stands at each cell, to name tokens instead of cells.
+        """
+        if order is not None and (order.dim() != 2 or order.shape[0] != self.segment_log_probs.shape[0]):
+            raise ValueError(
+                f"order has shape {shape_of(order)}, but must be (batch, n) with batch "
+                f"{self.segment_log_probs.shape[0]}."
+            )
+        with torch.no_grad():
+            _, sizes = self._trace_back(self._chart(self.segment_log_probs, maximise=True)[1], None)
+        answers = []
+        for row, row_sizes in enumerate(sizes.tolist()):
+            length = int(self.source_lengths[row])
+            tokens = list(range(length)) if order is None else order[row].tolist()[:length]
+            segments, word = [], 0
+            for token, size in zip(tokens, row_sizes, strict=False):
+                segments.append(Segment((token,), tuple(range(word, word + size))))
+                word += size
+            answers.append(segments)
+        return answers
+
+    # --- Behind the scenes ------------------------------------------------------------------------------------
+
+    def _possible(self) -> Tensor:
+        """Which (cell, start, length) lie inside the pair: ``(batch, cells, J + 1, L + 1)``."""
+        _, cells, starts, sizes = self.segment_log_probs.shape
+        device = self.segment_log_probs.device
+        in_source = torch.arange(cells, device=device) < self.source_lengths[:, None]
+        end = torch.arange(starts, device=device)[:, None] + torch.arange(sizes, device=device)
+        in_target = end <= self.target_lengths[:, None, None]
+        return in_source[:, :, None, None] & in_target[:, None]
+
+    def _require_room(self) -> None:
+        too_long = self.target_lengths > self.source_lengths * self.longest
+        if bool(too_long.any()):
+            row = int(too_long.nonzero()[0])
+            words, cells = int(self.target_lengths[row]), int(self.source_lengths[row])
+            raise ValueError(
+                f"pair {row} has {words} output words, but {cells} source cells with segments of at most "
+                f"L = {self.longest} words write {cells * self.longest} at most. Use L = {-(-words // cells)} or more "
+                f"(segment_log_probs has shape {shape_of(self.segment_log_probs)}), or leave the pair out."
+            )
+
+    def _chart(self, segment_log_probs: Tensor, maximise: bool) -> tuple[Tensor, Tensor]:
+        """alpha after the last cell ``(batch, J + 1)``, and the ways in ``(batch, cells, end, length)``."""
+        batch, cells, starts, sizes = segment_log_probs.shape
+        device = segment_log_probs.device
+        scores = torch.where(self._possible(), segment_log_probs, LOG_ZERO).clamp(min=LOG_ZERO)
+        end, size = torch.arange(starts, device=device)[:, None], torch.arange(sizes, device=device)
+        start = end - size  # (J + 1, L + 1)
+        alpha = scores.new_full((batch, starts), LOG_ZERO)
+        alpha[:, 0] = 0.0
+        ways = []
+        for cell in range(cells):
+            terms = (alpha[..., None] + scores[:, cell])[:, start.clamp(min=0), size]
+            terms = torch.where(start >= 0, terms, LOG_ZERO)  # (batch, end, length)
+            after = terms.amax(-1) if maximise else terms.logsumexp(-1)
+            alpha = torch.where((cell < self.source_lengths)[:, None], after, alpha)
+            ways.append(terms)
+        return alpha, torch.stack(ways, dim=1)
+
+    def _total(self, segment_log_probs: Tensor) -> Tensor:
+        total = self._at_end(self._chart(segment_log_probs, maximise=False)[0])
+        return minus_infinity_below(total, total)
+
+    def _at_end(self, alpha: Tensor) -> Tensor:
+        return alpha.gather(1, self.target_lengths[:, None]).squeeze(1)
+
+    def _trace_back(self, ways: Tensor, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:
+        """From the last cell to the first: the cell of every word ``(batch, J)`` and sizes ``(batch, cells)``."""
+        count, cells, starts, sizes = ways.shape
+        copies = count // self.source_lengths.shape[0]
+        source_lengths, end = self.source_lengths.repeat(copies), self.target_lengths.repeat(copies)
+        row, word = torch.arange(count, device=ways.device), torch.arange(starts - 1, device=ways.device)
+        answer = torch.full((count, starts - 1), -1, device=ways.device)
+        chosen_sizes = torch.zeros((count, cells), dtype=torch.int64, device=ways.device)
+        for cell in range(cells - 1, -1, -1):
+            options = ways[row, cell, end]
+            if uniforms is None:
+                size = options.argmax(-1)
+            else:
+                cumulative = options.softmax(-1).cumsum(-1)
+                size = (cumulative <= uniforms[:, cell, None] * cumulative[:, -1:]).sum(-1).clamp(max=sizes - 1)
+            size = torch.where(cell < source_lengths, size, 0)
+            start = end - size
+            mine = (word >= start[:, None]) & (word < end[:, None])
+            answer = torch.where(mine, cell, answer)
+            chosen_sizes[:, cell] = size
+            end = start
+        return answer, chosen_sizes

@@ -1,0 +1,44 @@
+"""Segments: which source tokens stand behind which output words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Source tokens and the output words they became, both as indices; either may be empty.
+
+    >>> Segment(source=(3, 4), target=(0,)).draw(["how", "many", "big", "the", "cities"], ["city"])
+    'the cities → city'
+    """
+
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+
+    def draw(self, source_words: Sequence[str], target_words: Sequence[str]) -> str:
+        """The segment in words; nothing on one side is shown as ∅."""
+        sides = ((self.source, source_words), (self.target, target_words))
+        return " → ".join(" ".join(words[index] for index in indices) or "∅" for indices, words in sides)
+
+
+def bracketed(
+    segments: Sequence[Segment], source_words: Sequence[str], target_words: Sequence[str]
+) -> tuple[str, str]:
+    """The two sides in brackets, numbered alike: what belongs together can be read off.
+
+    Brackets follow the reordered source from left to right, as an alignment does; an empty side is left out.
+
+    >>> segments = [Segment((1, 0), (0,)), Segment((2,), (1, 2))]
+    >>> source, target = bracketed(segments, ["states", "which", "border"], ["state", "next_to_2", "all"])
+    >>> print(source)
+    [which states]1 [border]2
+    >>> print(target)
+    [state]1 [next_to_2 all]2
+    """
+    sides: tuple[list[str], list[str]] = ([], [])
+    for number, segment in enumerate(segments, start=1):
+        pairs = ((segment.source, source_words), (segment.target, target_words))
+        for side, (indices, words) in zip(sides, pairs, strict=True):
+            if indices:
+                side.append(f"[{' '.join(words[index] for index in indices)}]{number}")
+    return " ".join(sides[0]), " ".join(sides[1])

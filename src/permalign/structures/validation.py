@@ -1,0 +1,108 @@
+"""Checks of what callers give to a structure: each failure names the argument, its shape, the rule and a way out."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+def shape_of(tensor: Tensor) -> str:
+    """A shape as people write it.
+
+    >>> shape_of(torch.zeros(4, 120, 2))
+    '(4, 120, 2)'
+    """
+    return str(tuple(tensor.shape))
+
+
+def require_floats(tensors: Mapping[str, Tensor]) -> None:
+    """All arguments are float32 or float64 tensors of one dtype on one device."""
+    first_name, first = next(iter(tensors.items()))
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"{name} must be a tensor, not {type(tensor).__name__}.")
+        if tensor.dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"{name} {shape_of(tensor)} has dtype {tensor.dtype}, but exact inference needs torch.float32 or "
+                f"torch.float64. Convert it with {name}.float() or {name}.double()."
+            )
+        if tensor.dtype != first.dtype:
+            raise ValueError(
+                f"{name} {shape_of(tensor)} has dtype {tensor.dtype}, but {first_name} has {first.dtype}. "
+                f"Convert it with {name}.to({first_name})."
+            )
+        if tensor.device != first.device:
+            raise ValueError(
+                f"{name} {shape_of(tensor)} is on {tensor.device}, but {first_name} is on {first.device}. "
+                f"Move it with {name}.to({first_name})."
+            )
+
+
+def require_lengths(
+    name: str, lengths: Tensor | None, of: str, tensor: Tensor, most: int, least: int = 1, what: str = "words"
+) -> Tensor:
+    """Lengths ``(batch,)``, whole numbers in ``least..most``; None means all of them are ``most``."""
+    batch = tensor.shape[0]
+    if batch == 0:
+        raise ValueError(f"{of} {shape_of(tensor)} is an empty batch. Pass at least one sentence.")
+    if lengths is None:
+        return torch.full((batch,), most, device=tensor.device)
+    if not isinstance(lengths, Tensor):
+        raise ValueError(f"{name} must be a tensor of {batch} whole numbers, not {type(lengths).__name__}.")
+    if lengths.shape != (batch,):
+        raise ValueError(
+            f"{name} has shape {shape_of(lengths)}, but {of} {shape_of(tensor)} holds {batch} sentences. "
+            f"Pass one length for each, shape ({batch},)."
+        )
+    if lengths.dtype.is_floating_point or lengths.dtype.is_complex or lengths.dtype == torch.bool:
+        raise ValueError(
+            f"{name} {shape_of(lengths)} has dtype {lengths.dtype}, but lengths are whole numbers. "
+            f"Convert it with {name}.long()."
+        )
+    if lengths.device != tensor.device:
+        raise ValueError(
+            f"{name} {shape_of(lengths)} is on {lengths.device}, but {of} is on {tensor.device}. "
+            f"Move it with {name}.to({of}.device)."
+        )
+    return lengths.long()
+
+
+def require_range(
+    name: str, lengths: Tensor, of: str, tensor: Tensor, most: int, least: int = 1, what: str = "words"
+) -> None:
+    """Every length lies in ``least..most``. Reads the values, so it waits for the device."""
+    low, high = int(lengths.min()), int(lengths.max())
+    if low < least:
+        raise ValueError(
+            f"{name} goes down to {low}, but a sentence has at least {least} {what}. "
+            f"Leave out sentences that are shorter."
+        )
+    if high > most:
+        raise ValueError(
+            f"{name} goes up to {high}, but {of} has room for {most} {what} (shape {shape_of(tensor)}). "
+            f"Pad {of}, or pass {name}.clamp(max={most})."
+        )
+
+
+def require_finite(name: str, tensor: Tensor, valid: Tensor) -> None:
+    """No NaN or infinity where ``valid`` (which broadcasts from the left) is true."""
+    valid = valid.reshape(*valid.shape, *(1,) * (tensor.dim() - valid.dim()))
+    bad = ~torch.isfinite(tensor) & valid
+    if bool(bad.any()):
+        place = tuple(int(index) for index in bad.nonzero()[0])
+        raise ValueError(
+            f"{name} {shape_of(tensor)} must be finite, but {name}[{', '.join(map(str, place))}] is "
+            f"{tensor[place].item()} ({int(bad.sum())} such entries). Use a large negative number to forbid an "
+            "option; a NaN usually comes from a division or logarithm before."
+        )
+
+
+def require_no_nan_or_plus(name: str, tensor: Tensor, valid: Tensor) -> None:
+    """Log-probabilities may be -inf, but neither NaN nor +inf, where ``valid`` is true."""
+    bad = (torch.isnan(tensor) | (tensor == torch.inf)) & valid
+    if bool(bad.any()):
+        place = tuple(int(index) for index in bad.nonzero()[0])
+        raise ValueError(
+            f"{name} {shape_of(tensor)} must be log-probabilities (any number below +inf, or -inf), but "
+            f"{name}[{', '.join(map(str, place))}] is {tensor[place].item()} ({int(bad.sum())} such entries)."
+        )
