@@ -1,7 +1,39 @@
+"""Shapes are checked while tests run, torch keeps to one thread, PERMALIGN_DATA says where the data is."""
+
 import os
+import sys
 from pathlib import Path
 
+import jaxtyping
 import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))  # for `tests.structures.contract` and `benchmarks`
+
+# The kernels are left out: what Numba compiles cannot be wrapped.
+CHECKED = ["permalign.structures", "permalign.reorderers", "permalign.heads"]
+jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(params=["portable", "cpu"])
+def backend(request):
+    """Run the test on each of the two implementations of the recurrences."""
+    from permalign import kernels
+
+    with kernels.backend(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def unchecked():
+    """Switch the checks of shapes off, to see what a user sees who runs without them."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

@@ -120,13 +120,11 @@ class EnumeratedMonotoneAlignment(_Enumerated):
         """``(batch, cell, step)``: the probability that this cell emitted this step, given the output."""
         rows = []
         for sentence in range(len(self.source_lengths)):
-            table = torch.zeros_like(self.word_log_probs[sentence])
-            for share, cells in zip(
-                self.weights(sentence).softmax(0), self.alignments(sentence), strict=True
-            ):
-                for step, cell in enumerate(cells):
-                    table = table.index_put((torch.tensor(cell), torch.tensor(step)), share, accumulate=True)
-            rows.append(table)
+            alignments = self.alignments(sentence)
+            emits = self.word_log_probs.new_zeros(len(alignments), *self.word_log_probs.shape[1:])
+            for row, cells in enumerate(alignments):
+                emits[row, list(cells), list(range(len(cells)))] = 1
+            rows.append(torch.einsum("a,acs->cs", self.weights(sentence).softmax(0), emits))
         return torch.stack(rows)
 
     def segments(self, order: Tensor | None = None) -> list[list[EnumeratedSegment]]:
@@ -183,13 +181,12 @@ class EnumeratedSegmentalAlignment(_Enumerated):
         """``(batch, cell, start, length)``: the probability of each segment, given the output."""
         rows = []
         for sentence in range(len(self.source_lengths)):
-            table = torch.zeros_like(self.segment_log_probs[sentence])
-            for share, cells in zip(
-                self.weights(sentence).softmax(0), self.alignments(sentence), strict=True
-            ):
-                for piece in self.pieces(sentence, cells):
-                    table = table.index_put(tuple(map(torch.tensor, piece)), share, accumulate=True)
-            rows.append(table)
+            alignments = self.alignments(sentence)
+            emits = self.segment_log_probs.new_zeros(len(alignments), *self.segment_log_probs.shape[1:])
+            for row, cells in enumerate(alignments):
+                for cell, start, length in self.pieces(sentence, cells):
+                    emits[row, cell, start, length] = 1
+            rows.append(torch.einsum("a,acsl->csl", self.weights(sentence).softmax(0), emits))
         return torch.stack(rows)
 
     def segments(self, order: Tensor | None = None) -> list[list[EnumeratedSegment]]:
