@@ -24,7 +24,7 @@ class Tree:
     children: tuple["Tree", ...] = ()
 
     @classmethod
-    def from_nodes(cls, nodes: Sequence[tuple[int, int, int, int]], length: int) -> "Tree":
+    def from_nodes(cls, nodes: Sequence[Sequence[int]], length: int) -> "Tree":
         """Build a tree from its internal nodes (i, j, k, rule number) in pre-order."""
         spans = {(token, token + 1): cls(token, token + 1) for token in range(length)}
         for start, middle, end, rule in reversed(nodes):
