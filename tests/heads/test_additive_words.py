@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from permalign.heads import additive_word_log_probs
 from tests.structures.contract import seeded
+
+from permalign.heads import additive_word_log_probs
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -61,8 +61,14 @@ def _check(cell_logits: Tensor, step_logits: Tensor, targets: Tensor) -> None:
             f"cell_logits {shape_of(cell_logits)} and step_logits {shape_of(step_logits)} must agree in batch and "
             "words: (batch, cells, words) and (batch, steps, words)."
         )
-    if targets.shape != step_logits.shape[:2]:
+    if targets.shape != step_logits.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
         raise ValueError(
-            f"targets has shape {shape_of(targets)}, but must be {tuple(step_logits.shape[:2])}: one word for every "
-            "step of step_logits."
+            f"targets has shape {shape_of(targets)} and dtype {targets.dtype}, but must be "
+            f"{tuple(step_logits.shape[:2])} whole numbers: one word for every step of step_logits."
+        )
+    words = step_logits.shape[2]
+    if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < words:
+        raise ValueError(
+            f"targets go from {int(targets.min())} to {int(targets.max())}, but step_logits {shape_of(step_logits)} "
+            f"knows the words 0..{words - 1}. Give padding any of these; its result is to be ignored."
         )

@@ -23,8 +23,18 @@ def _array(tensor: Tensor) -> Any:
     return tensor.detach().contiguous().numpy()
 
 
-def _splits_at(splits: Tensor) -> Any:
-    return split_offsets(words_of(splits))
+def _lengths(lengths: Tensor, words: int) -> Any:
+    """The lengths as an array; compiled loops do not check bounds, so this must not let a wrong one through."""
+    array = _array(lengths)
+    if array.min() < 1 or array.max() > words:
+        raise ValueError(f"lengths must lie in 1..{words}, but go from {array.min()} to {array.max()}")
+    return array
+
+
+def _layout(splits: Tensor, lengths: Tensor) -> tuple[Any, Any]:
+    """The lengths, and where each width begins."""
+    words = words_of(splits)
+    return _lengths(lengths, words), split_offsets(words)
 
 
 # --- Scoring --------------------------------------------------------------------------------------------------
@@ -48,7 +58,8 @@ def split_scores(
     for_each_sentence(
         scoring.split_scores,
         start.shape[0],
-        *(_array(x) for x in (start, middle, end, weight, bias, lengths)),
+        *(_array(x) for x in (start, middle, end, weight, bias)),
+        _lengths(lengths, words),
         seed.item(),
         np.uint32(threshold),
         _array(start).dtype.type(scale),
@@ -91,7 +102,8 @@ def split_scores_backward(
     for_each_sentence(
         scoring.split_scores_backward,
         batch,
-        *(_array(x) for x in (grad, start, middle, end, weight, lengths)),
+        *(_array(x) for x in (grad, start, middle, end, weight)),
+        _lengths(lengths, words),
         seed.item(),
         np.uint32(threshold),
         _array(start).dtype.type(scale),
@@ -147,7 +159,7 @@ def best_inside(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 def _inside(scores: Tensor, lengths: Tensor, maximise: bool) -> tuple[Tensor, Tensor]:
     log_partition = scores.new_zeros(scores.shape[0])
     gamma = torch.zeros_like(scores, memory_format=torch.contiguous_format)
-    arrays = (_array(scores), _array(lengths), _splits_at(scores), maximise)
+    arrays = (_array(scores), *_layout(scores, lengths), maximise)
     for_each_sentence(
         rule_loops.inside, scores.shape[0], *arrays, log_partition.numpy(), gamma.detach().numpy()
     )
@@ -166,7 +178,7 @@ best_inside.register_fake(_inside_fake)
 def inside_backward(grad_partition: Tensor, grad_gamma: Tensor, gamma: Tensor, lengths: Tensor) -> Tensor:
     """The adjoint of the scores."""
     grad_scores = torch.zeros_like(gamma, memory_format=torch.contiguous_format)
-    arrays = (*(_array(x) for x in (grad_partition, grad_gamma, gamma, lengths)), _splits_at(gamma))
+    arrays = (*(_array(x) for x in (grad_partition, grad_gamma, gamma)), *_layout(gamma, lengths))
     for_each_sentence(rule_loops.inside_backward, gamma.shape[0], *arrays, grad_scores.numpy())
     return grad_scores
 
@@ -194,7 +206,7 @@ inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
 def span_softmax(logits: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.span_softmax`."""
     rules = torch.zeros_like(logits, memory_format=torch.contiguous_format)
-    arrays = (_array(logits), _array(lengths), _splits_at(logits))
+    arrays = (_array(logits), *_layout(logits, lengths))
     for_each_sentence(rule_loops.span_softmax, logits.shape[0], *arrays, rules.numpy())
     return rules
 
@@ -203,7 +215,7 @@ def span_softmax(logits: Tensor, lengths: Tensor) -> Tensor:
 def span_softmax_backward(grad: Tensor, rules: Tensor, lengths: Tensor) -> Tensor:
     """The adjoint of the logits."""
     grad_logits = torch.zeros_like(rules, memory_format=torch.contiguous_format)
-    arrays = (_array(grad), _array(rules), _array(lengths), _splits_at(rules))
+    arrays = (_array(grad), _array(rules), *_layout(rules, lengths))
     for_each_sentence(rule_loops.span_softmax_backward, rules.shape[0], *arrays, grad_logits.numpy())
     return grad_logits
 
@@ -212,7 +224,7 @@ def span_softmax_backward(grad: Tensor, rules: Tensor, lengths: Tensor) -> Tenso
 def span_one_hot(weights: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.span_one_hot` (not differentiable)."""
     one_hot = torch.zeros_like(weights, memory_format=torch.contiguous_format)
-    arrays = (_array(weights), _array(lengths), _splits_at(weights))
+    arrays = (_array(weights), *_layout(weights, lengths))
     for_each_sentence(rule_loops.span_one_hot, weights.shape[0], *arrays, one_hot.numpy())
     return one_hot
 
@@ -221,7 +233,7 @@ def span_one_hot(weights: Tensor, lengths: Tensor) -> Tensor:
 def rule_marginals(rules: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.rule_marginals`."""
     marginals = torch.zeros_like(rules, memory_format=torch.contiguous_format)
-    arrays = (_array(rules), _array(lengths), _splits_at(rules))
+    arrays = (_array(rules), *_layout(rules, lengths))
     for_each_sentence(rule_loops.rule_marginals, rules.shape[0], *arrays, marginals.numpy())
     return marginals
 
@@ -230,7 +242,7 @@ def rule_marginals(rules: Tensor, lengths: Tensor) -> Tensor:
 def rule_marginals_backward(grad: Tensor, rules: Tensor, marginals: Tensor, lengths: Tensor) -> Tensor:
     """The adjoint of the rules."""
     grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
-    arrays = (*(_array(x) for x in (grad, rules, marginals, lengths)), _splits_at(rules))
+    arrays = (*(_array(x) for x in (grad, rules, marginals)), *_layout(rules, lengths))
     for_each_sentence(rule_loops.rule_marginals_backward, rules.shape[0], *arrays, grad_rules.numpy())
     return grad_rules
 
@@ -272,7 +284,7 @@ def expected_matrix(rules: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     batch, words = rules.shape[0], words_of(rules)
     matrix = rules.new_zeros(batch, words, words)
     chart = rules.new_zeros(batch, positioned_offset(words, words + 1))
-    arrays = (_array(rules), _array(lengths), _splits_at(rules), positioned_offsets(words))
+    arrays = (_array(rules), *_layout(rules, lengths), positioned_offsets(words))
     for_each_sentence(positions.expected_matrix, batch, *arrays, matrix.numpy(), chart.numpy())
     return matrix, chart
 
@@ -289,8 +301,8 @@ def expected_matrix_backward(grad: Tensor, rules: Tensor, chart: Tensor, lengths
     words = words_of(rules)
     grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
     arrays = (
-        *(_array(x) for x in (grad, rules, chart, lengths)),
-        _splits_at(rules),
+        *(_array(x) for x in (grad, rules, chart)),
+        *_layout(rules, lengths),
         positioned_offsets(words),
     )
     for_each_sentence(positions.expected_matrix_backward, rules.shape[0], *arrays, grad_rules.numpy())
@@ -321,8 +333,8 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[
     log_sum = scores.new_zeros(batch)
     chart = scores.new_zeros(batch, positioned_offset(words, words + 1))
     arrays = (
-        *(_array(x) for x in (scores, emissions, lengths)),
-        _splits_at(scores),
+        *(_array(x) for x in (scores, emissions)),
+        *_layout(scores, lengths),
         positioned_offsets(words),
     )
     for_each_sentence(positions.tagging_inside, batch, *arrays, log_sum.numpy(), chart.numpy())
@@ -344,8 +356,8 @@ def tagging_inside_backward(
     grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
     grad_emissions = scores.new_zeros(batch, words, words)
     arrays = (
-        *(_array(x) for x in (grad, scores, chart, lengths)),
-        _splits_at(scores),
+        *(_array(x) for x in (grad, scores, chart)),
+        *_layout(scores, lengths),
         positioned_offsets(words),
     )
     for_each_sentence(
@@ -386,7 +398,7 @@ def walk(
     samples = uniforms.shape[0]
     nodes = torch.full((samples, batch, words - 1, 4), -1)
     orders = torch.arange(words).repeat(samples, batch, 1)
-    arrays = (_array(weights), _array(lengths), _splits_at(weights), _array(uniforms), normal_form)
+    arrays = (_array(weights), *_layout(weights, lengths), _array(uniforms), normal_form)
     for_each_sentence(walking.walk, batch, *arrays, nodes.numpy(), orders.numpy())
     return nodes, orders
 

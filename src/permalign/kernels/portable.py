@@ -157,8 +157,9 @@ def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None
     left_start, left_end, right_start, right_end = (rules.new_zeros(shape) for _ in range(4))
     for width in range(words, 0, -1):
         starts = words - width + 1
-        straight_left = left_start[:, :starts, width, :starts]  # (batch, start, position)
-        inverted_left = left_end[:, :starts, width, width:]
+        # copies, for the charts go on changing; (batch, start, position)
+        straight_left = left_start[:, :starts, width, :starts].clone()
+        inverted_left = left_end[:, :starts, width, width:].clone()
         free = right_start[:, width:, width, :starts] + right_end[:, width:, width, width:]
         at_root = is_root(lengths, width, starts, rules.dtype)[..., None]
         free = free + at_root * is_root(lengths, width, starts, rules.dtype)[:, None]

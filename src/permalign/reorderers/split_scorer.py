@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from permalign import kernels
 from permalign.shapes import Float, Int
-from permalign.structures.validation import require_floats, require_lengths, shape_of
+from permalign.structures.validation import require_floats, require_lengths, require_range, shape_of
 
 
 class SplitScorer(nn.Module):
@@ -65,6 +65,7 @@ class SplitScorer(nn.Module):
                 "BOS, at least one word, and EOS."
             )
         lengths = require_lengths("lengths", lengths, "states", states, states.shape[1] - 2)
+        require_range("lengths", lengths, "states", states, states.shape[1] - 2)
         half = self.width // 2
         # F_i = [f_i ; -b_{i+1}], i = 0..n
         fenceposts = torch.cat([states[:, :-1, :half], -states[:, 1:, half:]], dim=-1)

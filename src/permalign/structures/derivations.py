@@ -65,7 +65,7 @@ class Tree:
         """
         if words is not None and len(words) < self.end:
             raise ValueError(
-                f"words has {len(words)} entries, but the tree covers tokens up to {self.end - 1}. Pass one for each."
+                f"words has {len(words)} entries, but the tree covers {self.end} tokens. Pass one word for each."
             )
         lines = []
         waiting = [(self, "", "")]

@@ -16,6 +16,7 @@ from permalign.structures.validation import (
     require_floats,
     require_lengths,
     require_no_nan_or_plus,
+    require_order_of_cells,
     require_range,
     shape_of,
 )
@@ -72,12 +73,11 @@ class MonotoneAlignment:
         validate_args: bool | None = None,
     ) -> None:
         require_floats({"emit_logits": emit_logits, "word_log_probs": word_log_probs})
-        for name, tensor in (("emit_logits", emit_logits), ("word_log_probs", word_log_probs)):
-            if tensor.dim() != 3 or 0 in tensor.shape[1:] or tensor.shape != emit_logits.shape:
-                raise ValueError(
-                    f"{name} has shape {shape_of(tensor)}, but emit_logits and word_log_probs must both be "
-                    "(batch, cells, steps), with at least one cell and one step."
-                )
+        if emit_logits.dim() != 3 or 0 in emit_logits.shape[1:] or emit_logits.shape != word_log_probs.shape:
+            raise ValueError(
+                f"emit_logits has shape {shape_of(emit_logits)} and word_log_probs {shape_of(word_log_probs)}, but "
+                "both must be (batch, cells, steps), with at least one cell and one step."
+            )
         _, cells, steps = emit_logits.shape
         self.emit_logits, self.word_log_probs = emit_logits, word_log_probs
         self.source_lengths = require_lengths(
@@ -137,19 +137,18 @@ class MonotoneAlignment:
         """The best alignment as segments: runs of words from one cell, with the cells consumed since the last run.
 
         Args:
-            order: ``(batch, n)`` with the token that stands at each cell, to name tokens instead of cells. The last
-                cell of a pair is its end cell, which is no token: it is left out.
+            order: ``(batch, cells - 1)``, the token that stands at each cell, to name tokens instead of cells. The
+                last cell of a pair is its end cell, which is no token: it is left out.
         """
-        if order is not None and (order.dim() != 2 or order.shape[0] != self.emit_logits.shape[0]):
-            raise ValueError(
-                f"order has shape {shape_of(order)}, but must be (batch, n) with batch {self.emit_logits.shape[0]}."
-            )
+        batch, cells, _ = self.emit_logits.shape
+        if order is not None:
+            require_order_of_cells(order, batch, cells - 1)
         answers = []
-        for row, cells in enumerate(self.best_alignment().cells.tolist()):
+        for row, alignment in enumerate(self.best_alignment().cells.tolist()):
             end_cell = int(self.source_lengths[row]) - 1
             tokens = list(range(end_cell + 1)) if order is None else order[row].tolist()[:end_cell]
             segments, consumed = [], 0
-            words = enumerate(cells[: int(self.target_lengths[row])])
+            words = enumerate(alignment[: int(self.target_lengths[row])])
             for cell, run in groupby(words, key=lambda word: word[1]):
                 target = tuple(step for step, _ in run)
                 segments.append(Segment(tuple(tokens[consumed : cell + 1]), target))

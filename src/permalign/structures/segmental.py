@@ -13,6 +13,7 @@ from permalign.structures.validation import (
     require_floats,
     require_lengths,
     require_no_nan_or_plus,
+    require_order_of_cells,
     require_range,
     shape_of,
 )
@@ -109,13 +110,10 @@ class SegmentalAlignment:
         """The best way to cut the output, one segment for every cell, empty ones included.
 
         Args:
-            order: ``(batch, n)`` with the token that stands at each cell, to name tokens instead of cells.
+            order: ``(batch, cells)``, the token that stands at each cell, to name tokens instead of cells.
         """
-        if order is not None and (order.dim() != 2 or order.shape[0] != self.segment_log_probs.shape[0]):
-            raise ValueError(
-                f"order has shape {shape_of(order)}, but must be (batch, n) with batch "
-                f"{self.segment_log_probs.shape[0]}."
-            )
+        if order is not None:
+            require_order_of_cells(order, *self.segment_log_probs.shape[:2])
         with torch.no_grad():
             _, sizes = self._trace_back(self._chart(self.segment_log_probs, maximise=True)[1], None)
         answers = []
@@ -146,7 +144,7 @@ class SegmentalAlignment:
             row = int(too_long.nonzero()[0])
             words, cells = int(self.target_lengths[row]), int(self.source_lengths[row])
             raise ValueError(
-                f"pair {row} has {words} output words, but {cells} source cells with segments of at most "
+                f"target_lengths[{row}] is {words} words, but {cells} source cells with segments of at most "
                 f"L = {self.longest} words write {cells * self.longest} at most. Use L = {-(-words // cells)} or more "
                 f"(segment_log_probs has shape {shape_of(self.segment_log_probs)}), or leave the pair out."
             )

@@ -435,9 +435,9 @@ class SeparablePermutation(Distribution):
             if bool(wrong.any()):
                 place = tuple(int(index) for index in wrong.nonzero()[0])
                 raise ValueError(
-                    f"order[{', '.join(map(str, place))}] is {order[place].tolist()}, but must hold each token "
-                    f"0..{int(self.lengths[place[-1]]) - 1} once, and padding in its place "
-                    f"(shape {shape_of(order)})."
+                    f"order[{', '.join(map(str, place))}] is {order[place].tolist()}, but must be a permutation: each "
+                    f"token 0..{int(self.lengths[place[-1]]) - 1} once, and padding in its place "
+                    f"(order has shape {shape_of(order)})."
                 )
         return order.long()
 

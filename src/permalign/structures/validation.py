@@ -38,10 +38,8 @@ def require_floats(tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def require_lengths(
-    name: str, lengths: Tensor | None, of: str, tensor: Tensor, most: int, least: int = 1, what: str = "words"
-) -> Tensor:
-    """Lengths ``(batch,)``, whole numbers in ``least..most``; None means all of them are ``most``."""
+def require_lengths(name: str, lengths: Tensor | None, of: str, tensor: Tensor, most: int) -> Tensor:
+    """Lengths ``(batch,)``, whole numbers; None means all of them are ``most``."""
     batch = tensor.shape[0]
     if batch == 0:
         raise ValueError(f"{of} {shape_of(tensor)} is an empty batch. Pass at least one sentence.")
@@ -67,6 +65,15 @@ def require_lengths(
     return lengths.long()
 
 
+def require_order_of_cells(order: Tensor, batch: int, cells: int) -> None:
+    """``(batch, cells)``: the token at every cell."""
+    if tuple(order.shape) != (batch, cells) or order.is_floating_point():
+        raise ValueError(
+            f"order has shape {shape_of(order)} and dtype {order.dtype}, but must be {(batch, cells)} whole numbers: "
+            "the token that stands at each cell (an end cell has none)."
+        )
+
+
 def require_range(
     name: str, lengths: Tensor, of: str, tensor: Tensor, most: int, least: int = 1, what: str = "words"
 ) -> None:
@@ -74,8 +81,8 @@ def require_range(
     low, high = int(lengths.min()), int(lengths.max())
     if low < least:
         raise ValueError(
-            f"{name} goes down to {low}, but a sentence has at least {least} {what}. "
-            f"Leave out sentences that are shorter."
+            f"{name} goes down to {low}, but must lie in {least}..{most} {what} ({of} has shape {shape_of(tensor)}). "
+            "Leave out sentences that are shorter."
         )
     if high > most:
         raise ValueError(
@@ -103,6 +110,7 @@ def require_no_nan_or_plus(name: str, tensor: Tensor, valid: Tensor) -> None:
     if bool(bad.any()):
         place = tuple(int(index) for index in bad.nonzero()[0])
         raise ValueError(
-            f"{name} {shape_of(tensor)} must be log-probabilities (any number below +inf, or -inf), but "
-            f"{name}[{', '.join(map(str, place))}] is {tensor[place].item()} ({int(bad.sum())} such entries)."
+            f"{name} {shape_of(tensor)} must be log-probabilities, without NaN or +inf (-inf is allowed), but "
+            f"{name}[{', '.join(map(str, place))}] is {tensor[place].item()} ({int(bad.sum())} such entries). "
+            "Look for a division or logarithm before."
         )
