@@ -12,8 +12,13 @@ ROOT = Path(__file__).parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # for `tests.structures.contract` and `benchmarks`
 
-# The kernels are left out: what Numba compiles cannot be wrapped.
-CHECKED = ["permalign.structures", "permalign.reorderers", "permalign.heads"]
+# Where tensors have shapes. Not the kernels (what Numba compiles cannot be wrapped) and not the trees, which hold
+# no tensors but are made by the thousand.
+CHECKED = [
+    *(f"permalign.structures.{name}" for name in ("separable", "monotone", "segmental", "restriction")),
+    "permalign.reorderers",
+    "permalign.heads",
+]
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
 
 torch.set_num_threads(1)

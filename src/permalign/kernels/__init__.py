@@ -132,9 +132,9 @@ def split_scores(
 ) -> Tensor:
     """Score all splits from projected fenceposts; see `permalign.kernels.portable.split_scores`."""
     if _compiled(start):
-        from permalign.kernels import cpu
+        from permalign.kernels import cpu_scoring
 
-        return cpu.split_scores(start, middle, end, weight, bias, lengths, seed, dropout)
+        return cpu_scoring.split_scores(start, middle, end, weight, bias, lengths, seed, dropout)
     return portable.split_scores(start, middle, end, weight, bias, lengths, seed, dropout)
 
 

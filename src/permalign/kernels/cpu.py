@@ -7,139 +7,16 @@ zeros (or the identity) where a sentence has ended.
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.compiled import positions, scoring, walking
+from permalign.kernels.arrays import as_array, layout_of
+from permalign.kernels.compiled import positions, walking
 from permalign.kernels.compiled import rules as rule_loops
-from permalign.kernels.layout import positioned_offset, positioned_offsets, split_count, split_offsets
-from permalign.kernels.portable import dropout_scale, words_of
+from permalign.kernels.layout import positioned_offset, positioned_offsets
+from permalign.kernels.portable import words_of
 from permalign.kernels.threads import for_each_sentence
-
-
-def _array(tensor: Tensor) -> Any:
-    return tensor.detach().contiguous().numpy()
-
-
-def _lengths(lengths: Tensor, words: int) -> Any:
-    """The lengths as an array; compiled loops do not check bounds, so this must not let a wrong one through."""
-    array = _array(lengths)
-    if array.min() < 1 or array.max() > words:
-        raise ValueError(f"lengths must lie in 1..{words}, but go from {array.min()} to {array.max()}")
-    return array
-
-
-def _layout(splits: Tensor, lengths: Tensor) -> tuple[Any, Any]:
-    """The lengths, and where each width begins."""
-    words = words_of(splits)
-    return _lengths(lengths, words), split_offsets(words)
-
-
-# --- Scoring --------------------------------------------------------------------------------------------------
-
-
-@custom_op("permalign::split_scores", mutates_args=(), device_types="cpu")
-def split_scores(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    lengths: Tensor,
-    seed: Tensor,
-    dropout: float,
-) -> Tensor:
-    """See `permalign.kernels.portable.split_scores`."""
-    words = start.shape[1] - 1
-    scores = start.new_zeros(start.shape[0], split_count(words), 2)
-    threshold, scale = dropout_scale(dropout)
-    for_each_sentence(
-        scoring.split_scores,
-        start.shape[0],
-        *(_array(x) for x in (start, middle, end, weight, bias)),
-        _lengths(lengths, words),
-        seed.item(),
-        np.uint32(threshold),
-        _array(start).dtype.type(scale),
-        split_offsets(words),
-        scores.numpy(),
-    )
-    return scores
-
-
-@split_scores.register_fake
-def _(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    lengths: Tensor,
-    seed: Tensor,
-    dropout: float,
-) -> Tensor:
-    return start.new_empty(start.shape[0], split_count(start.shape[1] - 1), 2)
-
-
-@custom_op("permalign::split_scores_backward", mutates_args=(), device_types="cpu")
-def split_scores_backward(
-    grad: Tensor,
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
-    weight: Tensor,
-    lengths: Tensor,
-    seed: Tensor,
-    dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Adjoints of start, middle, end, weight and bias."""
-    batch, words = start.shape[0], start.shape[1] - 1
-    ends = [torch.zeros_like(start, memory_format=torch.contiguous_format) for _ in range(3)]
-    grad_weight, grad_bias = weight.new_zeros(batch, *weight.shape), weight.new_zeros(batch, 2)
-    threshold, scale = dropout_scale(dropout)
-    for_each_sentence(
-        scoring.split_scores_backward,
-        batch,
-        *(_array(x) for x in (grad, start, middle, end, weight)),
-        _lengths(lengths, words),
-        seed.item(),
-        np.uint32(threshold),
-        _array(start).dtype.type(scale),
-        split_offsets(words),
-        *(x.numpy() for x in (*ends, grad_weight, grad_bias)),
-    )
-    return ends[0], ends[1], ends[2], grad_weight.sum(0), grad_bias.sum(0)
-
-
-@split_scores_backward.register_fake
-def _(
-    grad: Tensor,
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
-    weight: Tensor,
-    lengths: Tensor,
-    seed: Tensor,
-    dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    first, second, third = (start.new_empty(start.shape) for _ in range(3))
-    return first, second, third, weight.new_empty(weight.shape), weight.new_empty(2)
-
-
-def _split_scores_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    start, middle, end, weight, _, lengths, seed, dropout = inputs
-    ctx.save_for_backward(start, middle, end, weight, lengths, seed)
-    ctx.dropout = dropout
-
-
-def _split_scores_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return (*split_scores_backward(grad, *ctx.saved_tensors, ctx.dropout), None, None, None)
-
-
-split_scores.register_autograd(_split_scores_autograd, setup_context=_split_scores_setup)
-
 
 # --- Inside ---------------------------------------------------------------------------------------------------
 
@@ -159,7 +36,7 @@ def best_inside(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 def _inside(scores: Tensor, lengths: Tensor, maximise: bool) -> tuple[Tensor, Tensor]:
     log_partition = scores.new_zeros(scores.shape[0])
     gamma = torch.zeros_like(scores, memory_format=torch.contiguous_format)
-    arrays = (_array(scores), *_layout(scores, lengths), maximise)
+    arrays = (as_array(scores), *layout_of(scores, lengths), maximise)
     for_each_sentence(
         rule_loops.inside, scores.shape[0], *arrays, log_partition.numpy(), gamma.detach().numpy()
     )
@@ -178,7 +55,7 @@ best_inside.register_fake(_inside_fake)
 def inside_backward(grad_partition: Tensor, grad_gamma: Tensor, gamma: Tensor, lengths: Tensor) -> Tensor:
     """The adjoint of the scores."""
     grad_scores = torch.zeros_like(gamma, memory_format=torch.contiguous_format)
-    arrays = (*(_array(x) for x in (grad_partition, grad_gamma, gamma)), *_layout(gamma, lengths))
+    arrays = (*(as_array(x) for x in (grad_partition, grad_gamma, gamma)), *layout_of(gamma, lengths))
     for_each_sentence(rule_loops.inside_backward, gamma.shape[0], *arrays, grad_scores.numpy())
     return grad_scores
 
@@ -206,7 +83,7 @@ inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
 def span_softmax(logits: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.span_softmax`."""
     rules = torch.zeros_like(logits, memory_format=torch.contiguous_format)
-    arrays = (_array(logits), *_layout(logits, lengths))
+    arrays = (as_array(logits), *layout_of(logits, lengths))
     for_each_sentence(rule_loops.span_softmax, logits.shape[0], *arrays, rules.numpy())
     return rules
 
@@ -215,7 +92,7 @@ def span_softmax(logits: Tensor, lengths: Tensor) -> Tensor:
 def span_softmax_backward(grad: Tensor, rules: Tensor, lengths: Tensor) -> Tensor:
     """The adjoint of the logits."""
     grad_logits = torch.zeros_like(rules, memory_format=torch.contiguous_format)
-    arrays = (_array(grad), _array(rules), *_layout(rules, lengths))
+    arrays = (as_array(grad), as_array(rules), *layout_of(rules, lengths))
     for_each_sentence(rule_loops.span_softmax_backward, rules.shape[0], *arrays, grad_logits.numpy())
     return grad_logits
 
@@ -224,7 +101,7 @@ def span_softmax_backward(grad: Tensor, rules: Tensor, lengths: Tensor) -> Tenso
 def span_one_hot(weights: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.span_one_hot` (not differentiable)."""
     one_hot = torch.zeros_like(weights, memory_format=torch.contiguous_format)
-    arrays = (_array(weights), *_layout(weights, lengths))
+    arrays = (as_array(weights), *layout_of(weights, lengths))
     for_each_sentence(rule_loops.span_one_hot, weights.shape[0], *arrays, one_hot.numpy())
     return one_hot
 
@@ -233,7 +110,7 @@ def span_one_hot(weights: Tensor, lengths: Tensor) -> Tensor:
 def rule_marginals(rules: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.rule_marginals`."""
     marginals = torch.zeros_like(rules, memory_format=torch.contiguous_format)
-    arrays = (_array(rules), *_layout(rules, lengths))
+    arrays = (as_array(rules), *layout_of(rules, lengths))
     for_each_sentence(rule_loops.rule_marginals, rules.shape[0], *arrays, marginals.numpy())
     return marginals
 
@@ -242,7 +119,7 @@ def rule_marginals(rules: Tensor, lengths: Tensor) -> Tensor:
 def rule_marginals_backward(grad: Tensor, rules: Tensor, marginals: Tensor, lengths: Tensor) -> Tensor:
     """The adjoint of the rules."""
     grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
-    arrays = (*(_array(x) for x in (grad, rules, marginals)), *_layout(rules, lengths))
+    arrays = (*(as_array(x) for x in (grad, rules, marginals)), *layout_of(rules, lengths))
     for_each_sentence(rule_loops.rule_marginals_backward, rules.shape[0], *arrays, grad_rules.numpy())
     return grad_rules
 
@@ -284,7 +161,7 @@ def expected_matrix(rules: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     batch, words = rules.shape[0], words_of(rules)
     matrix = rules.new_zeros(batch, words, words)
     chart = rules.new_zeros(batch, positioned_offset(words, words + 1))
-    arrays = (_array(rules), *_layout(rules, lengths), positioned_offsets(words))
+    arrays = (as_array(rules), *layout_of(rules, lengths), positioned_offsets(words))
     for_each_sentence(positions.expected_matrix, batch, *arrays, matrix.numpy(), chart.numpy())
     return matrix, chart
 
@@ -301,8 +178,8 @@ def expected_matrix_backward(grad: Tensor, rules: Tensor, chart: Tensor, lengths
     words = words_of(rules)
     grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
     arrays = (
-        *(_array(x) for x in (grad, rules, chart)),
-        *_layout(rules, lengths),
+        *(as_array(x) for x in (grad, rules, chart)),
+        *layout_of(rules, lengths),
         positioned_offsets(words),
     )
     for_each_sentence(positions.expected_matrix_backward, rules.shape[0], *arrays, grad_rules.numpy())
@@ -333,8 +210,8 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[
     log_sum = scores.new_zeros(batch)
     chart = scores.new_zeros(batch, positioned_offset(words, words + 1))
     arrays = (
-        *(_array(x) for x in (scores, emissions)),
-        *_layout(scores, lengths),
+        *(as_array(x) for x in (scores, emissions)),
+        *layout_of(scores, lengths),
         positioned_offsets(words),
     )
     for_each_sentence(positions.tagging_inside, batch, *arrays, log_sum.numpy(), chart.numpy())
@@ -356,8 +233,8 @@ def tagging_inside_backward(
     grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
     grad_emissions = scores.new_zeros(batch, words, words)
     arrays = (
-        *(_array(x) for x in (grad, scores, chart)),
-        *_layout(scores, lengths),
+        *(as_array(x) for x in (grad, scores, chart)),
+        *layout_of(scores, lengths),
         positioned_offsets(words),
     )
     for_each_sentence(
@@ -398,7 +275,7 @@ def walk(
     samples = uniforms.shape[0]
     nodes = torch.full((samples, batch, words - 1, 4), -1)
     orders = torch.arange(words).repeat(samples, batch, 1)
-    arrays = (_array(weights), *_layout(weights, lengths), _array(uniforms), normal_form)
+    arrays = (as_array(weights), *layout_of(weights, lengths), as_array(uniforms), normal_form)
     for_each_sentence(walking.walk, batch, *arrays, nodes.numpy(), orders.numpy())
     return nodes, orders
 

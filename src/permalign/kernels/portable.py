@@ -241,7 +241,7 @@ def walk(
     row = torch.arange(batch, device=device).repeat(samples)  # which sentence each walker is in
     walker = torch.arange(count, device=device)
     orders = torch.arange(words, device=device).repeat(count, 1)
-    nodes = torch.full((count, max(words - 1, 0), 4), -1, device=device)
+    nodes = torch.full((count, words - 1, 4), -1, device=device)
     # a stack of open spans per walker: start, end, position, and the rule it may not use (-1: none)
     stack = torch.zeros((count, words + 1, 4), dtype=torch.int64, device=device)
     stack[:, 0, 1] = lengths.repeat(samples)
@@ -280,7 +280,7 @@ def walk(
             entry = [child_start, child_end, child_position, child_forbidden if normal_form else no_rule]
             stack[walker[open_span], depth[open_span]] = torch.stack(entry, dim=-1)[open_span]
             depth = depth + open_span.long()
-    return nodes.view(samples, batch, -1, 4), orders.view(samples, batch, words)
+    return nodes.view(samples, batch, words - 1, 4), orders.view(samples, batch, words)
 
 
 # --- Scoring splits -------------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """Exact inference: tensors in, tensors out. Each structure is a noun, each question to it a verb."""
 
+from permalign.structures import divergence as _divergence  # registers itself with torch.distributions
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
+from permalign.structures.search import ProbableOrder
 from permalign.structures.segmental import SegmentalAlignment
 from permalign.structures.segments import Segment, bracketed
-from permalign.structures.separable import ProbableOrder, SeparablePermutation
+from permalign.structures.separable import SeparablePermutation
 
 __all__ = [
     "BestAlignment",

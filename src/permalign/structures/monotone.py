@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
 from permalign.shapes import Float, Int
-from permalign.structures.restriction import LOG_ZERO, minus_infinity_below
+from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, zero_if_impossible
 from permalign.structures.segments import Segment
 from permalign.structures.validation import (
     require_finite,
@@ -96,25 +96,25 @@ class MonotoneAlignment:
 
     def log_likelihood(self) -> Float[Tensor, " batch"]:
         """The log-probability of the output, summed over all alignments."""
-        return self._total(self.word_log_probs)
+        reached = self._lattice(*self._steps())
+        total = self._at_end(reached)
+        return minus_infinity_below(total, total)
 
     def posteriors(self) -> Float[Tensor, "batch cells steps"]:
-        """P(word j is emitted at cell i | output): the gradient of the likelihood in the words; 0 at padding."""
-        wanted = self.word_log_probs.requires_grad or self.emit_logits.requires_grad
-        differentiable = wanted and torch.is_grad_enabled()
-        with torch.enable_grad():
-            probe = torch.zeros_like(self.word_log_probs, requires_grad=True)
-            total = self._total(self.word_log_probs + probe)
-            (posteriors,) = torch.autograd.grad(total.sum(), probe, create_graph=differentiable)
-        return posteriors
+        """P(word j is emitted at cell i | output); 0 at padding. They are the likelihood's gradient in the words."""
+        emit, move = self._steps()
+        reached = self._lattice(emit, move)
+        through = reached + emit + self._after(emit, move)
+        total = zero_if_impossible(self.log_likelihood())
+        return torch.where(self._present(), (through - total[:, None, None]).exp(), 0.0)
 
     def best_alignment(self) -> BestAlignment:
         """The most probable alignment (the maximum in place of the sum), and its joint log-probability."""
         with torch.no_grad():
-            emit, move = self._steps(self.word_log_probs)
+            emit, move = self._steps()
             reached = self._lattice(emit, move, maximise=True)
             cells = self._trace_back(reached, emit, move, None)
-            total = self._at_end(reached, self.word_log_probs)
+            total = self._at_end(reached)
         return BestAlignment(cells, minus_infinity_below(total, total))
 
     def sample(
@@ -123,8 +123,8 @@ class MonotoneAlignment:
         """Alignments drawn from their posterior given the output: the cell of every word, -1 at padding."""
         copies = torch.Size(sample_shape).numel()
         with torch.no_grad():
-            emit, move = self._steps(self.word_log_probs)
-            reached = self._lattice(emit, move, maximise=False)
+            emit, move = self._steps()
+            reached = self._lattice(emit, move)
             batch, cells, steps = emit.shape
             uniforms = torch.rand(
                 (copies * batch, cells + steps), generator=generator, dtype=emit.dtype, device=emit.device
@@ -166,18 +166,18 @@ class MonotoneAlignment:
         in_target = torch.arange(steps, device=device) < self.target_lengths[:, None]
         return in_source[:, :, None] & in_target[:, None]
 
-    def _steps(self, word_log_probs: Tensor) -> tuple[Tensor, Tensor]:
+    def _steps(self) -> tuple[Tensor, Tensor]:
         """Log-weights of emitting word j at cell i, and of moving on from there; LOG_ZERO where impossible."""
         present, zero = self._present(), self.emit_logits.new_zeros(())
         logits = torch.where(present, self.emit_logits, zero)
-        words = torch.where(present, word_log_probs, zero).clamp(min=LOG_ZERO)
+        words = torch.where(present, self.word_log_probs, zero).clamp(min=LOG_ZERO)
         cells = torch.arange(logits.shape[1], device=logits.device)
         last = (cells == self.source_lengths[:, None] - 1)[:, :, None]
         emit = torch.where(last, zero, logsigmoid(logits)) + words
         move = torch.where(last, LOG_ZERO, logsigmoid(-logits))
         return emit, move
 
-    def _lattice(self, emit: Tensor, move: Tensor, maximise: bool) -> Tensor:
+    def _lattice(self, emit: Tensor, move: Tensor, maximise: bool = False) -> Tensor:
         """log q as ``(batch, cells, steps)``, one anti-diagonal i + j after the other."""
         batch, cells, steps = emit.shape
         emit_diagonals, move_diagonals = _diagonals(emit), _diagonals(move)
@@ -189,20 +189,31 @@ class MonotoneAlignment:
             come = pad((current + move_diagonals[:, diagonal - 1])[:, :-1], (1, 0), value=LOG_ZERO)
             current = torch.maximum(stay, come) if maximise else torch.logaddexp(stay, come)
             reached.append(current)
-        cell = torch.arange(cells, device=emit.device)[:, None]
-        step = torch.arange(steps, device=emit.device)
-        return torch.stack(reached, dim=1)[:, cell + step, cell]
+        return _lattice_of(torch.stack(reached, dim=1), steps)
 
-    def _total(self, word_log_probs: Tensor) -> Tensor:
-        reached = self._lattice(*self._steps(word_log_probs), maximise=False)
-        total = self._at_end(reached, word_log_probs)
-        return minus_infinity_below(total, total)
+    def _after(self, emit: Tensor, move: Tensor) -> Tensor:
+        """The log-weight of all ways to finish once word j is written at cell i, ``(batch, cells, steps)``."""
+        batch, cells, steps = emit.shape
+        emit_diagonals, move_diagonals = _diagonals(emit), _diagonals(move)
+        row = torch.arange(batch, device=emit.device)
+        done = torch.zeros((batch, cells, steps), dtype=torch.bool, device=emit.device)
+        done[row, self.source_lengths - 1, self.target_lengths - 1] = True
+        ends = _diagonals(torch.where(done, emit, LOG_ZERO))
+        current = ends[:, -1]
+        left = [current]  # to do at every state, from the last diagonal to the first
+        for diagonal in range(cells + steps - 3, -1, -1):
+            stay = current + emit_diagonals[:, diagonal]
+            go = pad(current[:, 1:], (0, 1), value=LOG_ZERO) + move_diagonals[:, diagonal]
+            current = torch.logaddexp(torch.logaddexp(stay, go), ends[:, diagonal])
+            left.append(current)
+        to_do = _lattice_of(torch.stack(left[::-1], dim=1), steps)
+        return torch.where(done, 0.0, pad(to_do[:, :, 1:], (0, 1), value=LOG_ZERO))
 
-    def _at_end(self, reached: Tensor, word_log_probs: Tensor) -> Tensor:
+    def _at_end(self, reached: Tensor) -> Tensor:
         """What the last cell holds before the last word, and that word."""
         row = torch.arange(reached.shape[0], device=reached.device)
         cell, step = self.source_lengths - 1, self.target_lengths - 1
-        return reached[row, cell, step] + word_log_probs[row, cell, step].clamp(min=LOG_ZERO)
+        return reached[row, cell, step] + self.word_log_probs[row, cell, step].clamp(min=LOG_ZERO)
 
     def _trace_back(self, reached: Tensor, emit: Tensor, move: Tensor, uniforms: Tensor | None) -> Tensor:
         """Walk from the last word back to the first: by the heavier way in, or drawn by its share."""
@@ -223,6 +234,13 @@ class MonotoneAlignment:
             step, cell = step - emitted.long(), cell - moved.long()
             answer[row[emitted], step[emitted]] = cell[emitted]
         return answer
+
+
+def _lattice_of(diagonals: Tensor, steps: int) -> Tensor:
+    """The inverse of `_diagonals`."""
+    cell = torch.arange(diagonals.shape[2], device=diagonals.device)[:, None]
+    step = torch.arange(steps, device=diagonals.device)
+    return diagonals[:, cell + step, cell]
 
 
 def _diagonals(lattice: Tensor) -> Tensor:

@@ -17,6 +17,11 @@ def minus_infinity_below(
     return torch.where(total < LOG_ZERO / 2, -torch.inf, value)
 
 
+def zero_if_impossible(total: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+    """A total to divide weights by: where nothing was possible, all of them vanish anyway."""
+    return total.masked_fill(total == -torch.inf, 0.0)
+
+
 def splits_of_order(order: Int[Tensor, "batch n"]) -> Bool[Tensor, "batch splits 2"]:
     """Which splits, with which rule, can be part of a derivation of the order.
 

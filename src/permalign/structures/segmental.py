@@ -7,7 +7,7 @@ from torch import Tensor
 
 from permalign.shapes import Float, Int
 from permalign.structures.monotone import BestAlignment
-from permalign.structures.restriction import LOG_ZERO, minus_infinity_below
+from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, zero_if_impossible
 from permalign.structures.segments import Segment
 from permalign.structures.validation import (
     require_floats,
@@ -72,16 +72,17 @@ class SegmentalAlignment:
 
     def log_likelihood(self) -> Float[Tensor, " batch"]:
         """The log-probability of the output, summed over all ways to cut it."""
-        return self._total(self.segment_log_probs)
+        total = self._at_end(self._chart(self.segment_log_probs)[0])
+        return minus_infinity_below(total, total)
 
     def posteriors(self) -> Float[Tensor, "batch cells starts sizes"]:
-        """P(the cell emits exactly that segment | output): the gradient of the likelihood; 0 where impossible."""
-        differentiable = self.segment_log_probs.requires_grad and torch.is_grad_enabled()
-        with torch.enable_grad():
-            probe = torch.zeros_like(self.segment_log_probs, requires_grad=True)
-            total = self._total(self.segment_log_probs + probe)
-            (posteriors,) = torch.autograd.grad(total.sum(), probe, create_graph=differentiable)
-        return posteriors
+        """P(the cell emits exactly that segment | output); 0 where impossible. They are the likelihood's gradient."""
+        _, ways = self._chart(self.segment_log_probs)  # (batch, cells, end, length)
+        total = zero_if_impossible(self.log_likelihood())
+        through = (ways + self._after()[..., None] - total[:, None, None, None]).exp()
+        end, size = self._ends()
+        by_start = through[:, :, end.clamp(max=ways.shape[2] - 1), size]
+        return torch.where(self._possible(), by_start, 0.0)
 
     def best_alignment(self) -> BestAlignment:
         """The most probable way to cut the output: the cell of every word, and the joint log-probability."""
@@ -97,14 +98,14 @@ class SegmentalAlignment:
         """Ways to cut the output drawn from their posterior: the cell of every word, -1 at padding."""
         copies = torch.Size(sample_shape).numel()
         with torch.no_grad():
-            _, ways = self._chart(self.segment_log_probs, maximise=False)
+            _, ways = self._chart(self.segment_log_probs)
             batch, cells = self.segment_log_probs.shape[:2]
             many = ways.repeat(copies, 1, 1, 1)
             uniforms = torch.rand(
                 (copies * batch, cells), generator=generator, dtype=many.dtype, device=many.device
             )
             drawn, _ = self._trace_back(many, uniforms)
-        return drawn.view(*sample_shape, batch, -1)
+        return drawn.view(*sample_shape, batch, self.segment_log_probs.shape[2] - 1)
 
     def segments(self, order: Int[Tensor, "batch n"] | None = None) -> list[list[Segment]]:
         """The best way to cut the output, one segment for every cell, empty ones included.
@@ -129,13 +130,17 @@ class SegmentalAlignment:
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """Where a segment ends, ``(J + 1, L + 1)`` by start and size, and the sizes ``(L + 1,)``."""
+        _, _, starts, sizes = self.segment_log_probs.shape
+        size = torch.arange(sizes, device=self.segment_log_probs.device)
+        return torch.arange(starts, device=size.device)[:, None] + size, size
+
     def _possible(self) -> Tensor:
         """Which (cell, start, length) lie inside the pair: ``(batch, cells, J + 1, L + 1)``."""
-        _, cells, starts, sizes = self.segment_log_probs.shape
-        device = self.segment_log_probs.device
-        in_source = torch.arange(cells, device=device) < self.source_lengths[:, None]
-        end = torch.arange(starts, device=device)[:, None] + torch.arange(sizes, device=device)
-        in_target = end <= self.target_lengths[:, None, None]
+        cells = torch.arange(self.segment_log_probs.shape[1], device=self.segment_log_probs.device)
+        in_source = cells < self.source_lengths[:, None]
+        in_target = self._ends()[0] <= self.target_lengths[:, None, None]
         return in_source[:, :, None, None] & in_target[:, None]
 
     def _require_room(self) -> None:
@@ -149,11 +154,11 @@ class SegmentalAlignment:
                 f"(segment_log_probs has shape {shape_of(self.segment_log_probs)}), or leave the pair out."
             )
 
-    def _chart(self, segment_log_probs: Tensor, maximise: bool) -> tuple[Tensor, Tensor]:
+    def _chart(self, segment_log_probs: Tensor, maximise: bool = False) -> tuple[Tensor, Tensor]:
         """alpha after the last cell ``(batch, J + 1)``, and the ways in ``(batch, cells, end, length)``."""
         batch, cells, starts, sizes = segment_log_probs.shape
         device = segment_log_probs.device
-        scores = torch.where(self._possible(), segment_log_probs, LOG_ZERO).clamp(min=LOG_ZERO)
+        scores = self._scores(segment_log_probs)
         end, size = torch.arange(starts, device=device)[:, None], torch.arange(sizes, device=device)
         start = end - size  # (J + 1, L + 1)
         alpha = scores.new_full((batch, starts), LOG_ZERO)
@@ -167,9 +172,23 @@ class SegmentalAlignment:
             ways.append(terms)
         return alpha, torch.stack(ways, dim=1)
 
-    def _total(self, segment_log_probs: Tensor) -> Tensor:
-        total = self._at_end(self._chart(segment_log_probs, maximise=False)[0])
-        return minus_infinity_below(total, total)
+    def _scores(self, segment_log_probs: Tensor) -> Tensor:
+        return torch.where(self._possible(), segment_log_probs, LOG_ZERO).clamp(min=LOG_ZERO)
+
+    def _after(self) -> Tensor:
+        """The log-weight of all ways in which the cells behind each cell finish from each end."""
+        scores = self._scores(self.segment_log_probs)
+        batch, cells, starts, _ = scores.shape
+        end, _ = self._ends()
+        word = torch.arange(starts, device=scores.device)
+        done = word == self.target_lengths[:, None]
+        after = torch.where(done, 0.0, scores.new_full((batch, starts), LOG_ZERO))
+        answers = []
+        for cell in range(cells - 1, -1, -1):
+            answers.append(after)
+            terms = scores[:, cell] + torch.where(end < starts, after[:, end.clamp(max=starts - 1)], LOG_ZERO)
+            after = torch.where((cell < self.source_lengths)[:, None], terms.logsumexp(-1), after)
+        return torch.stack(answers[::-1], dim=1)
 
     def _at_end(self, alpha: Tensor) -> Tensor:
         return alpha.gather(1, self.target_lengths[:, None]).squeeze(1)

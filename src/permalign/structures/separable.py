@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from math import exp, inf
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
-from torch.distributions.kl import register_kl
 
 from permalign import kernels
 from permalign.kernels.layout import (
-    split_count,
     split_fenceposts,
     split_index,
     valid_splits,
@@ -20,10 +17,11 @@ from permalign.kernels.layout import (
 )
 from permalign.kernels.portable import inside_square, mask_padding
 from permalign.shapes import Float, Int
-from permalign.structures.best_first import BestFirst
 from permalign.structures.derivations import Derivation, Tree
-from permalign.structures.permutations import is_separable, separable_permutations
+from permalign.structures.permutations import separable_permutations
 from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, splits_of_order
+from permalign.structures.search import Order, ProbableOrder, derivations_of, search_order
+from permalign.structures.support import SeparableOrders, require_orders, wrong_scores
 from permalign.structures.validation import (
     require_finite,
     require_floats,
@@ -32,20 +30,6 @@ from permalign.structures.validation import (
     require_range,
     shape_of,
 )
-
-
-class ProbableOrder(NamedTuple):
-    """What `SeparablePermutation.most_probable_order` found, for every sentence of the batch.
-
-    Attributes:
-        order: ``(batch, n)``, the most probable order found.
-        log_prob: ``(batch,)``, its log-probability.
-        gap: ``(batch,)``, by how much the probability of any other order could exceed it; 0 when it is proven best.
-    """
-
-    order: Tensor
-    log_prob: Tensor
-    gap: Tensor
 
 
 class SeparablePermutation(Distribution):
@@ -99,7 +83,7 @@ class SeparablePermutation(Distribution):
         require_floats({"scores": scores})
         words = words_of_split_count(scores.shape[1]) if scores.dim() == 3 and scores.shape[2] == 2 else None
         if words is None:
-            raise ValueError(_wrong_shape(scores))
+            raise ValueError(wrong_scores(scores))
         self.scores = scores
         self.lengths = require_lengths("lengths", lengths, "scores", scores, words)
         self.normal_form = normal_form
@@ -145,7 +129,7 @@ class SeparablePermutation(Distribution):
     @constraints.dependent_property(is_discrete=True, event_dim=1)
     def support(self) -> constraints.Constraint:
         """Separable orders of ``n`` tokens."""
-        return _SeparableOrders()
+        return SeparableOrders()
 
     def expand(
         self, batch_shape: Sequence[int], _instance: "SeparablePermutation | None" = None
@@ -154,6 +138,10 @@ class SeparablePermutation(Distribution):
         (batch,) = batch_shape
         scores, lengths = self.scores.expand(batch, -1, -1), self.lengths.expand(batch)
         return SeparablePermutation(scores, lengths, self.normal_form, validate_args=False)
+
+    def double(self) -> "SeparablePermutation":
+        """The same distribution in double precision."""
+        return SeparablePermutation(self.scores.double(), self.lengths, self.normal_form, validate_args=False)
 
     # --- Sums over derivations --------------------------------------------------------------------------------
 
@@ -233,7 +221,8 @@ class SeparablePermutation(Distribution):
         >>> uniform.log_prob(torch.tensor([[1, 3, 0, 2]]))  # 2413
         tensor([-inf])
         """
-        order = self._require_orders(value)
+        require_orders(value, self.scores, self.lengths, self.words, self._validate_args)
+        order = value.long()
         samples = order.shape[:-2]
         order = order.reshape(-1, self.words)
         copies = order.shape[0] // self.batch_shape[0]
@@ -248,7 +237,7 @@ class SeparablePermutation(Distribution):
 
         ``log Z - sum(marginals * scores)``: a difference of large numbers, so computed in double precision.
         """
-        exact = self._double()
+        exact = self.double()
         expected_score = (exact.rule_marginals() * mask_padding(exact.scores, self.lengths)).sum((1, 2))
         return (exact.log_partition() - expected_score).to(self.scores.dtype)
 
@@ -308,7 +297,7 @@ class SeparablePermutation(Distribution):
         """The k most probable derivations of every sentence, best first; all of them where there are fewer."""
         if k < 1:
             raise ValueError(f"k is {k}, but must be at least 1.")
-        return [list(islice(self._sentence(index)._from_best(), k)) for index in range(self.batch_shape[0])]
+        return [list(islice(derivations_of(one, self.normal_form), k)) for one in self._sentences()]
 
     def most_probable_order(self, derivations: int = 1000) -> ProbableOrder:
         """The most probable permutation, with a certificate.
@@ -322,9 +311,10 @@ class SeparablePermutation(Distribution):
             raise ValueError(f"derivations is {derivations}, but the search needs at least 1.")
         orders = torch.arange(self.words).repeat(self.batch_shape[0], 1)
         log_probs, gaps = [], []
-        for index in range(self.batch_shape[0]):
-            sentence = self._sentence(index)
-            order, log_prob, gap = sentence._search_order(derivations)
+        for index, scores in enumerate(self._sentences()):
+            sentence = SeparablePermutation(scores, None, self.normal_form, validate_args=False)
+            ranked = derivations_of(scores, self.normal_form)
+            order, log_prob, gap = search_order(ranked, sentence._log_probs, derivations, self.normal_form)
             orders[index, : sentence.words] = torch.tensor(order)
             log_probs.append(log_prob)
             gaps.append(gap)
@@ -364,20 +354,20 @@ class SeparablePermutation(Distribution):
             return rules, self.lengths
         return rules, self.lengths, kernels.span_softmax(gamma, self.lengths, within_rule=True)
 
-    def _double(self) -> "SeparablePermutation":
-        return SeparablePermutation(self.scores.double(), self.lengths, self.normal_form, validate_args=False)
+    def _sentences(self) -> Iterator[Tensor]:
+        """The scores ``(1, T, 2)`` of every sentence by itself: double precision, no padding, no gradient."""
+        keep = valid_splits(self.words, self.lengths)  # what is left is packed for the shorter sentence
+        for index in range(self.batch_shape[0]):
+            yield self.scores.detach()[index : index + 1, keep[index]].double()
 
-    def _sentence(self, index: int) -> "SeparablePermutation":
-        """One sentence by itself, in double precision, without padding or gradient."""
-        lengths = self.lengths[index : index + 1]
-        keep = valid_splits(self.words, lengths)[0]  # what is left is packed for the shorter sentence
-        scores = self.scores.detach()[index : index + 1, keep].double()
-        return SeparablePermutation(scores, None, self.normal_form, validate_args=False)
+    def _log_probs(self, orders: list[Order]) -> list[float]:
+        """The log-probabilities of orders of a single sentence."""
+        return self.log_prob(torch.tensor(orders, device=self.scores.device)[:, None]).flatten().tolist()
 
     def _walked(self, weights: Tensor) -> list[Derivation]:
         """The derivation that takes the heaviest option of every span it meets."""
         (nodes,), _ = kernels.walk(weights, self.lengths, None, self.normal_form)
-        log_partitions = self._double().log_partition()
+        log_partitions = self.double().log_partition()
         derivations = []
         for row, length in enumerate(self.lengths.tolist()):
             chosen = nodes[row, : length - 1]
@@ -388,100 +378,7 @@ class SeparablePermutation(Distribution):
             derivations.append(Derivation(tree, tree.order, min(0.0, log_prob.item())))
         return derivations
 
-    def _from_best(self) -> Iterator[Derivation]:
-        """All derivations of a single sentence, best first."""
-        log_partition = self.log_partition().item()
-        best = kernels.best_inside(self.scores, self.lengths, self.normal_form)[1]
-        ranked = BestFirst(self.scores[0].tolist(), best[0].tolist(), self.words, self.normal_form)
-        for weight, nodes in ranked:
-            tree = Tree.from_nodes(nodes, self.words)
-            yield Derivation(tree, tree.order, min(0.0, weight - log_partition))
-
-    def _search_order(self, derivations: int) -> tuple[tuple[int, ...], float, float]:
-        """The most probable order of a single sentence, its log-probability, and the gap."""
-        best_order: tuple[int, ...] = ()
-        best, unseen = -inf, 1.0
-        seen: set[tuple[int, ...]] = set()
-        for derivation in islice(self._from_best(), derivations):
-            if derivation.order not in seen:
-                seen.add(derivation.order)
-                log_prob = self.log_prob(torch.tensor([derivation.order], device=self.scores.device)).item()
-                unseen -= exp(log_prob)
-                if log_prob > best:
-                    best_order, best = derivation.order, log_prob
-            if self.normal_form or exp(best) >= unseen:
-                return best_order, min(0.0, best), 0.0
-        return best_order, min(0.0, best), unseen - exp(best)
-
-    def _require_orders(self, order: Tensor) -> Tensor:
-        expected = (self.batch_shape[0], self.words)
-        if not isinstance(order, Tensor) or order.dtype.is_floating_point or order.dtype == torch.bool:
-            kind = order.dtype if isinstance(order, Tensor) else type(order).__name__
-            raise ValueError(f"order must be a tensor of whole numbers, order[position] = token, not {kind}.")
-        if tuple(order.shape[-2:]) != expected:
-            raise ValueError(
-                f"order has shape {shape_of(order)}, but must be (..., {expected[0]}, {expected[1]}): "
-                "(..., batch, n), order[position] = token."
-            )
-        if order.device != self.scores.device:
-            raise ValueError(
-                f"order is on {order.device}, but scores is on {self.scores.device}. "
-                "Move it with order.to(scores.device)."
-            )
-        if self._validate_args:
-            tokens = torch.arange(self.words, device=order.device)
-            padded = tokens >= self.lengths[:, None]
-            wrong = (order.sort(-1).values != tokens).any(-1) | ((order != tokens) & padded).any(-1)
-            if bool(wrong.any()):
-                place = tuple(int(index) for index in wrong.nonzero()[0])
-                raise ValueError(
-                    f"order[{', '.join(map(str, place))}] is {order[place].tolist()}, but must be a permutation: each "
-                    f"token 0..{int(self.lengths[place[-1]]) - 1} once, and padding in its place "
-                    f"(order has shape {shape_of(order)})."
-                )
-        return order.long()
-
-
-def _wrong_shape(scores: Tensor) -> str:
-    message = (
-        f"scores has shape {shape_of(scores)}, but must be (batch, T, 2) with T = (n^3 - n) / 6 for n words"
-    )
-    if scores.dim() == 3 and scores.shape[2] == 2:
-        below = max(n for n in range(1, scores.shape[1] + 2) if split_count(n) <= scores.shape[1])
-        message += f": {split_count(below)} for {below} words, {split_count(below + 1)} for {below + 1}"
-    return message + ". Use SeparablePermutation.from_dense for scores indexed [i, j, k, rule]."
-
 
 def _straight_through(rules: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
     """One for the most probable option of every span, with the gradient of the probabilities."""
-    return kernels.span_one_hot(rules, lengths, within_rule) + rules - rules.detach()
-
-
-class _SeparableOrders(constraints.Constraint):
-    is_discrete = True
-    event_dim = 1
-
-    def check(self, value: Tensor) -> Tensor:
-        rows = value.reshape(-1, value.shape[-1])
-        words = list(range(value.shape[-1]))
-        answers = [sorted(row) == words and is_separable(row) for row in rows.tolist()]
-        return torch.tensor(answers, device=value.device).view(value.shape[:-1])
-
-
-def _kl_separable(p: SeparablePermutation, q: SeparablePermutation) -> Tensor:
-    """``sum(marginals_p * (scores_p - scores_q)) - log Z_p + log Z_q``, in double precision."""
-    if (
-        p.normal_form != q.normal_form
-        or p.scores.shape != q.scores.shape
-        or bool((p.lengths != q.lengths).any())
-    ):
-        raise ValueError(
-            f"kl_divergence of {p!r} and {q!r}: both must have the same batch, lengths and normal_form."
-        )
-    p64, q64 = p._double(), q._double()
-    difference = mask_padding(p64.scores - q64.scores, p.lengths)
-    expected = (p64.rule_marginals() * difference).sum((1, 2))
-    return (expected - p64.log_partition() + q64.log_partition()).to(p.scores.dtype)
-
-
-register_kl(SeparablePermutation, SeparablePermutation)(_kl_separable)
+    return kernels.span_one_hot(rules, lengths, within_rule) + (rules - rules.detach())

@@ -1,0 +1,115 @@
+"""Scoring splits, as a torch operator with a hand-written backward pass; see `permalign.kernels.cpu`."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from permalign.kernels.arrays import as_array, checked_lengths
+from permalign.kernels.compiled import scoring
+from permalign.kernels.layout import split_count, split_offsets
+from permalign.kernels.portable import dropout_scale
+from permalign.kernels.threads import for_each_sentence
+
+
+@custom_op("permalign::split_scores", mutates_args=(), device_types="cpu")
+def split_scores(
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> Tensor:
+    """See `permalign.kernels.portable.split_scores`."""
+    words = start.shape[1] - 1
+    scores = start.new_zeros(start.shape[0], split_count(words), 2)
+    threshold, scale = dropout_scale(dropout)
+    for_each_sentence(
+        scoring.split_scores,
+        start.shape[0],
+        *(as_array(x) for x in (start, middle, end, weight, bias)),
+        checked_lengths(lengths, words),
+        seed.item(),
+        np.uint32(threshold),
+        as_array(start).dtype.type(scale),
+        split_offsets(words),
+        scores.numpy(),
+    )
+    return scores
+
+
+@split_scores.register_fake
+def _(
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> Tensor:
+    return start.new_empty(start.shape[0], split_count(start.shape[1] - 1), 2)
+
+
+@custom_op("permalign::split_scores_backward", mutates_args=(), device_types="cpu")
+def split_scores_backward(
+    grad: Tensor,
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Adjoints of start, middle, end, weight and bias."""
+    batch, words = start.shape[0], start.shape[1] - 1
+    ends = [torch.zeros_like(start, memory_format=torch.contiguous_format) for _ in range(3)]
+    grad_weight, grad_bias = weight.new_zeros(batch, *weight.shape), weight.new_zeros(batch, 2)
+    threshold, scale = dropout_scale(dropout)
+    for_each_sentence(
+        scoring.split_scores_backward,
+        batch,
+        *(as_array(x) for x in (grad, start, middle, end, weight)),
+        checked_lengths(lengths, words),
+        seed.item(),
+        np.uint32(threshold),
+        as_array(start).dtype.type(scale),
+        split_offsets(words),
+        *(x.numpy() for x in (*ends, grad_weight, grad_bias)),
+    )
+    return ends[0], ends[1], ends[2], grad_weight.sum(0), grad_bias.sum(0)
+
+
+@split_scores_backward.register_fake
+def _(
+    grad: Tensor,
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    first, second, third = (start.new_empty(start.shape) for _ in range(3))
+    return first, second, third, weight.new_empty(weight.shape), weight.new_empty(2)
+
+
+def _split_scores_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    start, middle, end, weight, _, lengths, seed, dropout = inputs
+    ctx.save_for_backward(start, middle, end, weight, lengths, seed)
+    ctx.dropout = dropout
+
+
+def _split_scores_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return (*split_scores_backward(grad, *ctx.saved_tensors, ctx.dropout), None, None, None)
+
+
+split_scores.register_autograd(_split_scores_autograd, setup_context=_split_scores_setup)
