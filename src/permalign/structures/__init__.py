@@ -1,6 +1,6 @@
 """Exact inference: tensors in, tensors out. Each structure is a noun, each question to it a verb."""
 
-from permalign.structures import divergence as _divergence  # registers itself with torch.distributions
+import permalign.structures.divergence  # noqa: F401 (registers itself with torch.distributions)
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
 from permalign.structures.search import ProbableOrder
