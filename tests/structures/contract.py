@@ -81,7 +81,7 @@ class Contract(ABC):
         leaves = self.leaves(parameters)
         found = {}
         for name, value in self.values(make(leaves), leaves).items():
-            mixture = torch.randn(value.shape, dtype=value.dtype, generator=seeded(7))
+            mixture = torch.randn(value.shape, dtype=torch.float64, generator=seeded(7)).to(value.dtype)
             wanted = [leaves[leaf] for leaf in self.differentiable]
             if value.requires_grad:
                 gradients = torch.autograd.grad(
