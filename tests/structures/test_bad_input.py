@@ -55,7 +55,7 @@ class TestSeparableLengths:
     @pytest.mark.parametrize("lengths", [[3, 4], [0, 3], [-1, 2]])
     def test_out_of_range(self, lengths):
         wrong = next(str(length) for length in lengths if not 1 <= length <= 3)
-        with refuses("lengths", wrong, "3" if int(wrong) > 3 else "at least 1"):
+        with refuses("lengths", wrong, "3" if int(wrong) > 3 else r"1\.\."):
             separable(lengths=torch.tensor(lengths))
 
     @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ class TestMonotone:
 
     @pytest.mark.parametrize("wrong", [0, -1, 9])
     def test_lengths_out_of_range(self, wrong):
-        with refuses("source_lengths", str(wrong), "3" if wrong > 3 else "at least 1"):
+        with refuses("source_lengths", str(wrong), "3" if wrong > 3 else r"1\.\."):
             self.build(source=two(1, wrong))
-        with refuses("target_lengths", str(wrong), "4" if wrong > 4 else "at least 1"):
+        with refuses("target_lengths", str(wrong), "4" if wrong > 4 else r"1\.\."):
             self.build(target=two(1, wrong))
 
     @pytest.mark.parametrize("name", ["source", "target"])
