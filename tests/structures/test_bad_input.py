@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 def refuses(*parts):
     """A ValueError whose message holds all the parts, in any order, and is a sentence or two."""
-    return pytest.raises(ValueError, match="".join(f"(?=[\\s\\S]*{part})" for part in parts))
+    return pytest.raises(ValueError, match="(?is)" + "".join(f"(?=.*{part})" for part in parts))
 
 
 def shape(*sizes):
@@ -55,7 +55,7 @@ class TestSeparableLengths:
     @pytest.mark.parametrize("lengths", [[3, 4], [0, 3], [-1, 2]])
     def test_out_of_range(self, lengths):
         wrong = next(str(length) for length in lengths if not 1 <= length <= 3)
-        with refuses("lengths", wrong, "3"):
+        with refuses("lengths", wrong, "3" if int(wrong) > 3 else r"1\.\."):
             separable(lengths=torch.tensor(lengths))
 
     @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ class TestSeparableLengths:
 class TestSeparableVerbs:
     @pytest.mark.parametrize("order", [[0, 0, 1], [0, 1, 3], [-1, 0, 1]])
     def test_no_permutation(self, order):
-        with refuses("order", "permutation"):
+        with refuses("order", "once", shape(2, 3)):
             separable().log_prob(torch.tensor([[0, 1, 2], order]))
 
     @pytest.mark.parametrize("sizes", [(2, 4), (3,), (3, 3), (5, 1, 3)])
@@ -118,7 +118,7 @@ class TestSeparableVerbs:
             separable().top_derivations(number)
 
     def test_words_for_a_drawing(self):
-        with refuses("words", "2", "3"):
+        with refuses("words", "2"):
             separable().best_derivation()[0].draw(["two", "words"])
 
     @pytest.mark.parametrize(
@@ -171,9 +171,9 @@ class TestMonotone:
 
     @pytest.mark.parametrize("wrong", [0, -1, 9])
     def test_lengths_out_of_range(self, wrong):
-        with refuses("source_lengths", str(wrong), "3"):
+        with refuses("source_lengths", str(wrong), "3" if wrong > 3 else r"1\.\."):
             self.build(source=two(1, wrong))
-        with refuses("target_lengths", str(wrong), "4"):
+        with refuses("target_lengths", str(wrong), "4" if wrong > 4 else r"1\.\."):
             self.build(target=two(1, wrong))
 
     @pytest.mark.parametrize("name", ["source", "target"])
@@ -222,7 +222,7 @@ class TestSegmental:
             self.build(**{name: torch.ones(2)})
 
     def test_more_words_than_the_segments_can_hold(self):
-        with refuses("L", "target_lengths", "3", "2"):
+        with refuses(r"\bL = 2\b", "3", shape(2, 3, 5, 3)):
             self.build(source=two(1, 1), target=two(1, 3)).log_likelihood()
 
     def test_an_order_of_the_wrong_shape(self):

@@ -5,6 +5,7 @@ maximum or a draw over the whole list, which has Catalan(n-1) * 2^(n-1) members 
 is shared, nothing is clever, and autograd does the gradients.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 from permalign.structures.brute_force.trees import (
     RULES,
     EnumeratedTree,
+    Rule,
     all_trees,
     length_of_packed,
     packed_splits,
@@ -62,23 +64,18 @@ class EnumeratedPermutation:
         """All trees over one sentence of the batch."""
         return all_trees(0, self.lengths[sentence], self.normal_form)
 
-    def weights(self, sentence: int, trees: tuple[EnumeratedTree, ...]) -> Tensor:
-        """The log weight of each tree, ``(tree,)``: the sum of the scores of its splits."""
-        places = packed_splits(self.size)
+    def weights(self, sentence: int, start: int, end: int) -> Tensor:
+        """The log weight of every tree over a span, ``(tree,)``: the sum of the scores of its splits."""
         flat = self.scores[sentence].flatten()  # (split rule,)
-        used = [
-            [2 * places[start, middle, end] + RULES.index(rule) for start, middle, end, rule in tree.splits]
-            for tree in trees
-        ]
-        return flat[torch.tensor(used, dtype=torch.int64)].sum(-1)
+        return flat[_used_splits(start, end, self.normal_form, self.size)].sum(-1)
 
     def log_probs(self, sentence: int) -> Tensor:
         """The log probability of every tree of a sentence, ``(tree,)``."""
-        return self.weights(sentence, self.trees(sentence)).log_softmax(0)
+        return self.weights(sentence, 0, self.lengths[sentence]).log_softmax(0)
 
     def log_partition(self) -> Tensor:
         """``(batch,)``: the log of the summed weights."""
-        return torch.stack([self.weights(b, self.trees(b)).logsumexp(0) for b in range(len(self.scores))])
+        return torch.stack([self.weights(b, 0, length).logsumexp(0) for b, length in enumerate(self.lengths)])
 
     def rule_marginals(self) -> Tensor:
         """``(batch, split, rule)``: the probability that the tree has this node."""
@@ -101,7 +98,7 @@ class EnumeratedPermutation:
         for (start, middle, end), place in packed_splits(self.size).items():
             if end <= self.lengths[sentence]:
                 trees = all_trees(start, end, self.normal_form)
-                share = self.weights(sentence, trees).softmax(0)
+                share = self.weights(sentence, start, end).softmax(0)
                 for column, rule in enumerate(RULES):
                     chosen = [tree.rule == rule and tree.children[0].end == middle for tree in trees]
                     table[place][column] = share[torch.tensor(chosen)].sum()
@@ -137,17 +134,21 @@ class EnumeratedPermutation:
     def log_prob(self, order: Tensor) -> Tensor:
         """Of orders ``(..., batch, position)``: the summed probability of the trees that yield them."""
         flat = order.reshape(-1, len(self.scores), self.size)
+        known = [self.order_log_probs(sentence) for sentence in range(len(self.scores))]
+        impossible = self.scores.new_tensor(-torch.inf)
         rows = [
-            torch.stack([self._log_prob(b, tuple(sample[b].tolist())) for b in range(len(self.scores))])
+            torch.stack([known[b].get(tuple(sample[b].tolist()), impossible) for b in range(len(known))])
             for sample in flat
         ]
         return torch.stack(rows).reshape(order.shape[:-1])
 
-    def _log_prob(self, sentence: int, order: tuple[int, ...]) -> Tensor:
-        yields = torch.tensor([self.padded(tree.order) == order for tree in self.trees(sentence)])
-        if not yields.any():
-            return self.scores.new_tensor(-torch.inf)
-        return self.log_probs(sentence)[yields].logsumexp(0)
+    def order_log_probs(self, sentence: int) -> dict[tuple[int, ...], Tensor]:
+        """For every order some tree yields, the log of the summed probability of all trees that do."""
+        rows: dict[tuple[int, ...], list[int]] = {}
+        for row, tree in enumerate(self.trees(sentence)):
+            rows.setdefault(self.padded(tree.order), []).append(row)
+        log_probs = self.log_probs(sentence)
+        return {order: log_probs[chosen].logsumexp(0) for order, chosen in rows.items()}
 
     def top_derivations(self, count: int) -> list[list[WeighedTree]]:
         """For every sentence the most probable trees, best first."""
@@ -164,25 +165,38 @@ class EnumeratedPermutation:
         return [ranked[0] for ranked in self.top_derivations(1)]
 
     def greedy_derivation(self) -> list[WeighedTree]:
-        """From the root down the rule with the largest share of a span's trees; often not the best tree."""
+        """From the root down the rule with the largest share of a span's trees; often not the best tree.
+
+        In normal form the largest share of those allowed there.
+        """
         rules = self.rule_probabilities().detach()
         return [self._greedy(b, rules[b]) for b in range(len(self.scores))]
 
     def _greedy(self, sentence: int, rules: Tensor) -> WeighedTree:
-        tree = _greedy_tree(0, self.lengths[sentence], rules, packed_splits(self.size))
-        log_weight = self.weights(sentence, (tree,))[0] - self.weights(
-            sentence, self.trees(sentence)
-        ).logsumexp(0)
-        return WeighedTree(tree, float(log_weight.detach()))
+        tree = self._greedy_tree(0, self.lengths[sentence], rules)
+        log_prob = self.log_probs(sentence)[self.trees(sentence).index(tree)]
+        return WeighedTree(tree, float(log_prob.detach()))
+
+    def _greedy_tree(
+        self, start: int, end: int, rules: Tensor, forbidden: Rule | None = None
+    ) -> EnumeratedTree:
+        if end == start + 1:
+            return EnumeratedTree(start, end)
+        places = packed_splits(self.size)
+        options = [(middle, rule) for middle in range(start + 1, end) for rule in RULES if rule != forbidden]
+        middle, rule = max(
+            options, key=lambda option: float(rules[places[start, option[0], end], RULES.index(option[1])])
+        )
+        left = self._greedy_tree(start, middle, rules, rule if self.normal_form else None)
+        return EnumeratedTree(start, end, rule, (left, self._greedy_tree(middle, end, rules)))
 
     def most_probable_order(self) -> EnumeratedOrders:
         """Of all separable orders the most probable one, after summing over the trees of each."""
         orders, values = [], []
         for sentence in range(len(self.scores)):
-            yields = sorted({self.padded(tree.order) for tree in self.trees(sentence)})
-            scored = torch.stack([self._log_prob(sentence, order) for order in yields]).detach()
-            orders.append(yields[int(scored.argmax())])
-            values.append(scored.max())
+            scored = self.order_log_probs(sentence)
+            orders.append(max(scored, key=lambda order: float(scored[order].detach())))
+            values.append(scored[orders[-1]].detach())
         best = torch.stack(values)
         return EnumeratedOrders(torch.tensor(orders), best, torch.zeros_like(best))
 
@@ -218,13 +232,12 @@ class EnumeratedPermutation:
         return orders[:, None].expand(-1, len(self.scores), -1)
 
 
-def _greedy_tree(
-    start: int, end: int, rules: Tensor, places: dict[tuple[int, int, int], int]
-) -> EnumeratedTree:
-    if end == start + 1:
-        return EnumeratedTree(start, end)
-    options = [(middle, column) for middle in range(start + 1, end) for column in range(2)]
-    middle, column = max(options, key=lambda option: float(rules[places[start, option[0], end], option[1]]))
-    left = _greedy_tree(start, middle, rules, places)
-    right = _greedy_tree(middle, end, rules, places)
-    return EnumeratedTree(start, end, RULES[column], (left, right))
+@cache
+def _used_splits(start: int, end: int, normal_form: bool, size: int) -> Tensor:
+    """For every tree over a span the places of its splits in flattened scores, ``(tree, width - 1)``."""
+    places = packed_splits(size)
+    used = [
+        [2 * places[i, j, k] + RULES.index(rule) for i, j, k, rule in sorted(tree.splits)]
+        for tree in all_trees(start, end, normal_form)
+    ]
+    return torch.tensor(used, dtype=torch.int64)

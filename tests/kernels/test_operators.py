@@ -1,0 +1,160 @@
+"""The compiled operators keep torch's rules for operators, so that compilers and exporters see through them."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from tests.structures.contract import seeded
+from torch._library.custom_ops import CustomOpDef
+
+from permalign import kernels
+from permalign.kernels import cpu
+
+BATCH, WORDS, HIDDEN = 2, 4, 5
+SPLITS = (WORDS**3 - WORDS) // 6
+LENGTHS = torch.tensor([4, 3])
+SEED = torch.tensor(12345)
+
+OPERATORS = {value._qualname: value for value in vars(cpu).values() if isinstance(value, CustomOpDef)}
+
+
+def draw(*shape, gradient=True):
+    return torch.randn(shape, dtype=torch.float64, generator=seeded(sum(shape))).requires_grad_(gradient)
+
+
+def rules():
+    return kernels.span_softmax(draw(BATCH, SPLITS, 2).detach(), LENGTHS).requires_grad_()
+
+
+def chart_of(operator, *inputs):
+    return operator(*inputs)[1].detach()
+
+
+def examples():
+    """For every operator one call; where there is no gradient to take, none is asked for."""
+    fenceposts = [draw(BATCH, WORDS + 1, HIDDEN) for _ in range(3)]
+    weight, bias = draw(2, HIDDEN), draw(2)
+    scores, emissions = draw(BATCH, SPLITS, 2), draw(BATCH, WORDS, WORDS)
+    plain = [tensor.detach() for tensor in (*fenceposts, weight)]
+    gradient = draw(BATCH, SPLITS, 2, gradient=False)
+    square = draw(BATCH, WORDS, WORDS, gradient=False)
+    known, gamma = rules().detach(), cpu.inside(scores.detach(), LENGTHS)[1]
+    marginals = cpu.rule_marginals(known, LENGTHS)
+    matrix_chart = chart_of(cpu.expected_matrix, known, LENGTHS)
+    tagging_chart = chart_of(cpu.tagging_inside, scores.detach(), emissions.detach(), LENGTHS)
+    per_sentence = draw(BATCH, gradient=False)
+    return {
+        "permalign::split_scores": (*fenceposts, weight, bias, LENGTHS, SEED, 0.25),
+        "permalign::split_scores_backward": (gradient, *plain, LENGTHS, SEED, 0.25),
+        "permalign::inside": (scores, LENGTHS),
+        "permalign::inside_backward": (per_sentence, gradient, gamma, LENGTHS),
+        "permalign::best_inside": (scores.detach(), LENGTHS),
+        "permalign::span_one_hot": (gamma, LENGTHS),
+        "permalign::walk": (gamma, LENGTHS, torch.rand(3, BATCH, WORDS - 1, dtype=torch.float64), False),
+        "permalign::span_softmax": (draw(BATCH, SPLITS, 2), LENGTHS),
+        "permalign::span_softmax_backward": (gradient, known, LENGTHS),
+        "permalign::rule_marginals": (rules(), LENGTHS),
+        "permalign::rule_marginals_backward": (gradient, known, marginals, LENGTHS),
+        "permalign::expected_matrix": (rules(), LENGTHS),
+        "permalign::expected_matrix_backward": (square, known, matrix_chart, LENGTHS),
+        "permalign::tagging_inside": (scores, emissions, LENGTHS),
+        "permalign::tagging_inside_backward": (per_sentence, scores.detach(), tagging_chart, LENGTHS),
+    }
+
+
+def test_every_operator_has_an_example():
+    assert set(examples()) == set(OPERATORS)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_opcheck(name):
+    torch.library.opcheck(OPERATORS[name], examples()[name])
+
+
+PROGRAM = """
+import torch
+from permalign import kernels
+from permalign.reorderers import SplitScorer
+
+def expected(scores, lengths, emissions):
+    log_partition, gamma = kernels.inside(scores, lengths)
+    rules = kernels.span_softmax(gamma, lengths)
+    return (
+        log_partition,
+        kernels.expected_matrix(rules, lengths),
+        kernels.rule_marginals(rules, lengths),
+        kernels.tagging_inside(scores, emissions, lengths),
+    )
+
+torch.manual_seed(0)
+lengths = torch.tensor([5, 3])
+scorer = SplitScorer(4, 6).double()
+states = torch.randn(2, 7, 4, dtype=torch.float64)
+emissions = torch.randn(2, 5, 5, dtype=torch.float64)
+
+class Reorder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scorer = scorer
+
+    def forward(self, states, lengths, emissions):
+        return expected(SCORES, lengths, emissions)
+
+module = Reorder()
+plain = module(states, lengths, emissions)
+sum(value.square().sum() for value in plain).backward()
+gradient = scorer.first.weight.grad.clone()
+"""
+
+COMPILE = """
+for path in ("auto", "portable"):
+    with kernels.backend(path):
+        scorer.zero_grad()
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")(states, lengths, emissions)
+    torch.testing.assert_close(compiled, plain)
+    sum(value.square().sum() for value in compiled).backward()
+    torch.testing.assert_close(scorer.first.weight.grad, gradient)
+    torch._dynamo.reset()
+print("equal")
+"""
+
+EXPORT = """
+program = torch.export.export(module, (states, lengths, emissions))
+torch.testing.assert_close(program.module()(states, lengths, emissions), plain)
+assert "permalign.inside" in str(program.graph), program.graph
+print("equal")
+"""
+
+DISTRIBUTION = """
+from permalign import SeparablePermutation
+def matrix(scores, lengths):
+    return SeparablePermutation(scores, lengths).expected_matrix()
+scores = module.scorer(states, lengths).detach()
+torch.testing.assert_close(torch.compile(matrix, backend="aot_eager")(scores, lengths), matrix(scores, lengths))
+print("equal")
+"""
+
+
+MODULE = "self.scorer(states, lengths)"
+KERNEL = """kernels.split_scores(
+            *(states[:, 1:] @ self.scorer.first.weight[:, at : at + 4].T for at in (0, 4, 2)),
+            self.scorer.second.weight, self.scorer.second.bias, lengths, torch.tensor(7), 0.25
+        )"""
+
+
+@pytest.mark.parametrize(
+    ("scores", "what"),
+    [(KERNEL, COMPILE), (KERNEL, EXPORT), (MODULE, COMPILE), (MODULE, EXPORT), (MODULE, DISTRIBUTION)],
+    ids=["compile kernels", "export kernels", "compile scorer", "export scorer", "compile distribution"],
+)
+def test_compilers_see_through(scores, what):
+    """In a process of its own, without the checks of shapes that tests wrap around every function."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM.replace("SCORES", scores) + what],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.stdout.strip() == "equal", ended.stderr[-3000:]
