@@ -9,14 +9,19 @@ from tests.structures.contract import seeded
 from torch._library.custom_ops import CustomOpDef
 
 from permalign import kernels
-from permalign.kernels import cpu
+from permalign.kernels import cpu, cpu_scoring
 
 BATCH, WORDS, HIDDEN = 2, 4, 5
 SPLITS = (WORDS**3 - WORDS) // 6
 LENGTHS = torch.tensor([4, 3])
 SEED = torch.tensor(12345)
 
-OPERATORS = {value._qualname: value for value in vars(cpu).values() if isinstance(value, CustomOpDef)}
+OPERATORS = {
+    value._qualname: value
+    for module in (cpu, cpu_scoring)
+    for value in vars(module).values()
+    if isinstance(value, CustomOpDef)
+}
 
 
 def draw(*shape, gradient=True):

@@ -11,7 +11,6 @@ tensor([2.])
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Literal
 
 import torch
@@ -21,29 +20,32 @@ from permalign.kernels import portable
 
 Backend = Literal["auto", "cpu", "portable"]
 
-_backend: ContextVar[Backend] = ContextVar("permalign_backend", default="auto")
+_backend: Backend = "auto"
 
 
 @contextmanager
 def backend(name: Backend) -> Iterator[None]:
-    """Within this context, use the compiled kernels (``cpu``), plain torch (``portable``) or choose (``auto``)."""
+    """Within this context, use the compiled kernels (``cpu``), plain torch (``portable``) or choose (``auto``).
+
+    The choice holds for the whole process (a plain global, which ``torch.compile`` can see), not for one thread.
+    """
+    global _backend
     if name not in ("auto", "cpu", "portable"):
         raise ValueError(f"backend must be 'auto', 'cpu' or 'portable', not {name!r}")
-    token = _backend.set(name)
+    before, _backend = _backend, name
     try:
         yield
     finally:
-        _backend.reset(token)
+        _backend = before
 
 
 def _compiled(tensor: Tensor) -> bool:
-    choice = _backend.get()
-    if choice == "cpu" and tensor.device.type != "cpu":
+    if _backend == "cpu" and tensor.device.type != "cpu":
         raise ValueError(
             f"the compiled kernels need CPU tensors, but this one is on {tensor.device}; "
             "use kernels.backend('portable') or move it with .cpu()"
         )
-    return choice != "portable" and tensor.device.type == "cpu"
+    return _backend != "portable" and tensor.device.type == "cpu"
 
 
 def inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
