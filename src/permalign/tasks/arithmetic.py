@@ -79,7 +79,9 @@ class Arithmetic(Task):
     def notes(self) -> tuple[str, ...]:  # noqa: D102
         if not self.published:
             return ()
-        return ("len/test is generated: the authors' file for it is not read, as it repeats 651 of its rows.",)
+        return (
+            "len/test is generated: the authors' file for it is not read, as it repeats 651 of its rows.",
+        )
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
@@ -133,7 +135,8 @@ class Arithmetic(Task):
         table = read_table(path, columns=3)
         part = path.stem
         return [
-            self._example(expression, f"{part}-{i}") for i, expression in enumerate(_expressions(path, table.rows))
+            self._example(expression, f"{part}-{i}")
+            for i, expression in enumerate(_expressions(path, table.rows))
         ]
 
 
@@ -144,7 +147,10 @@ def _expressions(path: Path, rows: Sequence[tuple[int, tuple[str, ...]]]) -> Ite
             expression = read_infix(infix)
         except ValueError as error:
             raise DataError(f"{infix!r} is no infix expression: {error}", path, number) from None
-        for found, expected in ((prefix, expression.tokens("prefix")), (postfix, expression.tokens("postfix"))):
+        for found, expected in (
+            (prefix, expression.tokens("prefix")),
+            (postfix, expression.tokens("postfix")),
+        ):
             if found != "".join(expected):
                 raise DataError(f"{found!r} should be {''.join(expected)!r}.", path, number)
         yield expression

@@ -12,16 +12,16 @@ _DIGIT_WEIGHT, _OPERATOR_WEIGHT = 3, 2  # E -> digit with probability 3/5, E -> 
 class DepthSampler:
     """Draws expressions of exactly one derivation depth and bounded length.
 
-    ``E -> digit`` has probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half: expressions end), conditioned
-    on the depth and on the largest length. Conditioning is exact, by counting rather than by drawing again.
-    With ``W[k][m]`` the number of shapes with m operators whose parentheses are nested exactly k deep, and
-    ``V[k][m]`` of those nested at most k deep,
+    ``E -> digit`` has probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half: they end), given the depth and
+    the largest length. The condition is met exactly, by counting rather than by drawing again. With ``W[k][m]`` the
+    number of shapes with m operators whose parentheses are nested exactly k deep, and ``V[k][m]`` of those
+    nested at most k deep,
 
         W[k][m] = sum over l of  W[k-1][l] V[k-1][m-1-l]  +  V[k-2][l] W[k-1][m-1-l]
 
     (the left part is as deep as the depth needs; or the right part is and the left is not). All shapes with m
-    operators are equally likely, namely (2/5)^m (3/5)^(m+1). The numbers are whole, so the same seed gives the
-    same expressions everywhere. Cost: O(k m²) once, O(m²) for each expression.
+    operators are equally likely, namely (2/5)^m (3/5)^(m+1). The numbers are whole, so a seed gives the same
+    expressions everywhere. Cost: O(k m²) once, O(m²) for each expression.
 
     Args:
         depth: the derivation depth of all expressions.

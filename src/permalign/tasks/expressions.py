@@ -1,4 +1,4 @@
-"""Fully parenthesised arithmetic expressions: written three ways, read, and filled in from a shape or template.
+"""Fully parenthesised arithmetic expressions: written three ways, read, and filled in from a form.
 
 ``E -> digit | ( E op E )``. The *derivation depth* is that of the tree with ``E -> N | ( E O E )``,
 ``N -> digit``, ``O -> op``: the depth of the parentheses plus 3. A *shape* leaves out digits and operators, a

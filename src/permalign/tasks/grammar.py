@@ -50,7 +50,9 @@ class State:
         shortest: how many more tokens the shortest program needs.
     """
 
-    __slots__ = ("_cost", "_finished", "_grammar", "_next", "_rests", "_settled", "allowed", "complete", "shortest")
+    complete: bool
+    allowed: frozenset[str]
+    shortest: int
 
     def __init__(self, grammar: "Grammar", finished: bool, rests: dict[str, "State"]) -> None:
         self._grammar = grammar
@@ -80,8 +82,8 @@ class State:
     def allowed_within(self, tokens: int) -> frozenset[str]:
         """The tokens after which a program can still be finished in ``tokens`` tokens, counting this one.
 
-        A decoder that may write ``n`` tokens starts with ``allowed_within(n)``, then ``allowed_within(n - 1)``,
-        and never gets stuck; with nothing left only `END` is allowed, which does not count as a token.
+        A decoder that may write n tokens starts with ``allowed_within(n)``, goes on with
+        ``allowed_within(n - 1)`` and never gets stuck; with nothing left only `END` is allowed, which does not count as a token.
 
         Raises:
             ValueError: no program is that short.
@@ -165,8 +167,8 @@ class Grammar:
         """The program that these tokens stand for; see the top of this module for the choice among several.
 
         Raises:
-            GrammarError: they are no program. The message gives the first token that cannot stand where it does
-                (counted from 1) and what could.
+            GrammarError: they are no program. The message gives the first token that cannot stand where it
+                does (counted from 1) and what could.
         """
         state = self._walk(tokens)
         if not state.complete:
@@ -192,7 +194,7 @@ class Grammar:
         return state.complete
 
     def _read(self, tokens: Sequence[str]) -> list[tuple[str, int]]:
-        """The nodes of the preferred program, each with its number of arguments; the tokens must be readable."""
+        """The nodes of the preferred program, each with its number of arguments, of readable tokens."""
         state, position = self.initial, 0
         nodes: list[tuple[str, int]] = []
         while position < len(tokens) or state._rests:
@@ -216,7 +218,11 @@ class Grammar:
         for position, (function, arity) in enumerate(nodes, start=1):
             state = self._after_node((state,), function, arity) if state else None
             if state is None:
-                known = "takes no such argument or may not stand there" if function in self._rules_of else "is unknown"
+                known = (
+                    "takes no such argument or may not stand there"
+                    if function in self._rules_of
+                    else "is unknown"
+                )
                 arguments = "1 argument" if arity == 1 else f"{arity} arguments"
                 raise GrammarError(f"Node {position}, {function!r} with {arguments}, {known}.")
 

@@ -21,7 +21,7 @@ _PARTS = ("train", "dev", "test")
 
 
 class ScanSP(Task):
-    """Commands in, programs without brackets out; generated, with the published IID split if its files are there.
+    """Commands in, programs without brackets out, all generated; the published IID split needs its files.
 
     IID is SCAN's simple split, of which a fifth of the training commands (drawn with the seed) is kept for
     development. LEN trains on commands of up to 5 words; the longer ones are cut in two halves (always the
@@ -53,8 +53,8 @@ class ScanSP(Task):
             return ()
         folder = data_root(self.data_dir) / "scan"
         return (
-            f"IID is a split drawn with seed {self.seed}, of the same sizes as SCAN's simple split but not the "
-            f"same commands. For the published one, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
+            f"IID is drawn with seed {self.seed}: it has the sizes of SCAN's simple split, but not the same "
+            f"commands. For the published one, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
             "`permalign data fetch scan`.",
         )
 
@@ -108,7 +108,8 @@ class ScanSP(Task):
 
     def _published_split(self) -> tuple[list[str], list[str]]:
         seen: set[str] = set()
-        parts = [self._read(dataset_file("scan", name, self.data_dir), seen) for name in (TRAIN_FILE, TEST_FILE)]
+        train = self._read(dataset_file("scan", TRAIN_FILE, self.data_dir), seen)
+        test = self._read(dataset_file("scan", TEST_FILE, self.data_dir), seen)
         if len(seen) != len(self._examples):
             missing = min(self._examples.keys() - seen)
             raise DataError(
@@ -116,7 +117,7 @@ class ScanSP(Task):
                 f"({missing!r} is missing). Download them again with `permalign data fetch scan`.",
                 dataset_file("scan", TEST_FILE, self.data_dir),
             )
-        return parts[0], parts[1]
+        return train, test
 
     def _read(self, path: Path, seen: set[str]) -> list[str]:
         """The commands of one file, each checked against the grammar and against the actions beside it."""

@@ -40,7 +40,7 @@ def read_corpus(path: Path) -> list[Question]:
     """All questions of a file, in its order.
 
     Raises:
-        DataError: a block lacks a field, repeats an id, or has FunQL that cannot be read or is not well typed.
+        DataError: a block lacks a field, repeats an id, or its FunQL cannot be read or is not well typed.
     """
     questions: dict[int, Question] = {}
     for block in _blocks(path):
@@ -49,7 +49,9 @@ def read_corpus(path: Path) -> list[Question]:
             raise DataError(f"id {question.id} was there before.", path, block[0].number)
         questions[question.id] = question
     if not questions:
-        raise DataError("the file is empty; expected blocks of `id:`, `nl:`, `mrl:` and `productions:`.", path, 1)
+        raise DataError(
+            "the file is empty; expected blocks of `id:`, `nl:`, `mrl:` and `productions:`.", path, 1
+        )
     return list(questions.values())
 
 
@@ -71,7 +73,9 @@ def _question(path: Path, block: list[Line]) -> Question:
     for place, field in enumerate(_FIELDS):
         line = block[min(place, len(block) - 1)]
         if place >= len(block) or not line.text.startswith(field + ":"):
-            raise DataError(f"expected a line `{field}:...` as line {place + 1} of a block.", path, line.number)
+            raise DataError(
+                f"expected a line `{field}:...` as line {place + 1} of a block.", path, line.number
+            )
         values[field] = line.text.removeprefix(field + ":").strip()
     for line in block[len(_FIELDS) :]:
         if not line.text.startswith("*n:"):

@@ -1,12 +1,12 @@
 """What a FunQL program answers, by the facts of Geobase.
 
-Every function is a mapping of sets: a noun keeps what is of its kind (``river``), a relation gives whatever is
+Every function maps sets to sets. A noun keeps what is of its kind (``river``), a relation gives whatever is
 related to some member of its argument (``next_to_2``), a superlative keeps the members that have most of
 something, all of them if several do (``longest``), a measure gives the numbers of its members
 (``population_1``). What the facts do not tell is nothing: cities have no area, so no city is the densest.
 
-``most`` and ``fewest`` count: ``most(state(loc_1(city(all))))`` are the members of ``state(loc_1(city(all)))``
-that are in the relation ``loc_1`` to the largest number of members of ``city(all)``.
+``most`` and ``fewest`` count: ``most(state(loc_1(city(all))))`` are those members of
+``state(loc_1(city(all)))`` that are in the relation ``loc_1`` to the most members of ``city(all)``.
 """
 
 from collections import Counter
@@ -25,7 +25,11 @@ Denotation = frozenset[str | Number]
 """An answer: entities as FunQL names them, or numbers."""
 
 MAJOR = {"city": 150_000, "river": 750, "lake": 5_000}
-"""A city of more people, a river of more km, a lake of more square km is a major one (Geobase's own rules)."""
+"""A major city has more people, a major river is longer (km), a major lake larger (square km).
+
+For cities and rivers these are the bounds of the recorded answers. Lakes have none there; ours leaves the
+five Great Lakes and the Great Salt Lake.
+"""
 
 
 class ExecutionError(ValueError):
@@ -42,7 +46,11 @@ class Executor:
     def __init__(self, world: World) -> None:
         self._world = world
         capitals = {city for cities in world.capital.values() for city in cities}
-        density = {thing: world.population[thing] / area for thing, area in world.area.items() if thing.kind != "lake"}
+        density = {
+            thing: world.population[thing] / area
+            for thing, area in world.area.items()
+            if thing.kind != "lake"
+        }
         size = {thing: number for thing, number in world.area.items() if thing.kind in {"state", "country"}}
         size |= {thing: number for thing, number in world.population.items() if thing.kind == "city"}
         self._filters: dict[str, Callable[[Thing], bool]] = {
@@ -161,16 +169,22 @@ class Executor:
         function = program.function
         if len(program.arguments) == 1 and function in self._relations:
             related = self._relations[function]
-            return Counter(other for thing in self._things(program.arguments[0]) for other in set(related(thing)))
+            return Counter(
+                other for thing in self._things(program.arguments[0]) for other in set(related(thing))
+            )
         if len(program.arguments) == 1 and function in self._filters:
             counts = self._counts(program.arguments[0])
             return Counter({thing: n for thing, n in counts.items() if self._filters[function](thing)})
-        raise ExecutionError(f"{function!r} relates nothing to anything, so there is no most or fewest of it.")
+        raise ExecutionError(
+            f"{function!r} relates nothing to anything, so there is no most or fewest of it."
+        )
 
     def _things(self, program: Program) -> Things:
         value = self._value(program)
         if not isinstance(value, frozenset):
-            raise ExecutionError(f"{program.function!r} gives numbers where cities, rivers and the like are needed.")
+            raise ExecutionError(
+                f"{program.function!r} gives numbers where cities, rivers and the like are needed."
+            )
         return value
 
     def _numbers(self, program: Program) -> Numbers:

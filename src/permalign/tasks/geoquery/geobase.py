@@ -53,10 +53,14 @@ def read_geobase(path: Path) -> Geobase:
     for line in _facts_only(path):
         match = _FACT.fullmatch(line.text.strip())
         if not match:
-            raise DataError("expected a Prolog fact such as `river('hudson',492,['new york']).`.", path, line.number)
+            raise DataError(
+                "expected a Prolog fact such as `river('hudson',492,['new york']).`.", path, line.number
+            )
         relation = match["relation"]
         if relation not in RELATIONS:
-            raise DataError(f"unknown relation {relation!r}; known are {', '.join(RELATIONS)}.", path, line.number)
+            raise DataError(
+                f"unknown relation {relation!r}; known are {', '.join(RELATIONS)}.", path, line.number
+            )
         facts[relation].append(_fact(relation, match["arguments"], path, line.number))
     return facts
 

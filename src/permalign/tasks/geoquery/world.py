@@ -85,7 +85,9 @@ def world_of(facts: Geobase) -> World:
     """The world the facts describe."""
     world = World()
     countries = [
-        world.add(Thing("country", _name(fact)), population=_number(fact, "population"), area=_number(fact, "area"))
+        world.add(
+            Thing("country", _name(fact)), population=_number(fact, "population"), area=_number(fact, "area")
+        )
         for fact in facts["country"]
     ]
     for fact in facts["state"]:
@@ -105,18 +107,20 @@ def world_of(facts: Geobase) -> World:
     _add_places(world, facts, countries)
     for fact in facts["border"]:
         neighbours = cast(list[str], fact["neighbours"])
-        world.borders[Thing("state", _name(fact, "state"))].update(Thing("state", name) for name in neighbours)
+        world.borders[Thing("state", _name(fact, "state"))].update(
+            Thing("state", name) for name in neighbours
+        )
     return world
 
 
 def _add_waters(world: World, facts: Geobase, countries: list[Thing]) -> None:
     for fact in facts["river"]:
-        states = [Thing("state", name) for name in cast(list[str], fact["states"])]
+        states = _states(fact, "states")
         river = Thing("river", _name(fact))
         world.add(river, inside=[*states, *countries], length=_number(fact, "length"))
         world.crosses[river].update(states, countries)
     for fact in facts["lake"]:
-        states = [Thing("state", name) for name in cast(list[str], fact["states"])]
+        states = _states(fact, "states")
         world.add(Thing("lake", _name(fact)), inside=[*states, *countries], area=_number(fact, "area"))
 
 
@@ -138,6 +142,10 @@ def _add_places(world: World, facts: Geobase, countries: list[Thing]) -> None:
 
 def _name(fact: Fact, field: str = "name") -> str:
     return cast(str, fact[field])
+
+
+def _states(fact: Fact, field: str) -> list[Thing]:
+    return [Thing("state", name) for name in cast(list[str], fact[field])]
 
 
 def _number(fact: Fact, field: str) -> Number:
