@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Final, Literal
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
 from permalign.tasks.deep_expressions import DepthSampler
+from permalign.tasks.excerpt import excerpt
 from permalign.tasks.expressions import (
     Expression,
     fill,
@@ -25,6 +26,8 @@ from permalign.tasks.seeded import shuffled
 FILES = {"train": "train_10k.tsv", "dev": "val_5k.tsv", "test": "test_5k.tsv"}
 """The authors' files: infix, prefix and postfix, separated by tabs."""
 
+PREFIX: Final = "prefix"
+POSTFIX: Final = "postfix"
 _SIZES = {"train": 10_000, "dev": 5_000, "test": 5_000}
 _TRAINING_DEPTH, _TEST_DEPTH = 6, 7
 _FILLINGS = 5
@@ -54,14 +57,14 @@ class Arithmetic(Task):
 
     def __init__(
         self,
-        notation: Literal["postfix", "prefix"] = "postfix",
+        notation: Literal["postfix", "prefix"] = POSTFIX,
         seed: int = 0,
         depth: int | None = None,
         longest: int = 200,
         published: bool = False,
         data_dir: str | Path | None = None,
     ) -> None:
-        if notation not in {"postfix", "prefix"}:
+        if notation not in {POSTFIX, PREFIX}:
             raise ValueError(f"notation is {notation!r}; expected 'postfix' or 'prefix'.")
         self.notation: Literal["postfix", "prefix"] = notation
         self.seed = seed
@@ -79,9 +82,7 @@ class Arithmetic(Task):
     def notes(self) -> tuple[str, ...]:  # noqa: D102
         if not self.published:
             return ()
-        return (
-            "len/test is generated: the authors' file for it is not read, as it repeats 651 of its rows.",
-        )
+        return ("len/test is generated; the authors' file for it is not read, as it repeats 651 rows.",)
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
@@ -132,12 +133,8 @@ class Arithmetic(Task):
 
     def _read(self, name: str) -> list[Example]:
         path = dataset_file("arithmetic", name, self.data_dir)
-        table = read_table(path, columns=3)
-        part = path.stem
-        return [
-            self._example(expression, f"{part}-{i}")
-            for i, expression in enumerate(_expressions(path, table.rows))
-        ]
+        found = _expressions(path, read_table(path, columns=3).rows)
+        return [self._example(expression, f"{path.stem}-{i}") for i, expression in enumerate(found)]
 
 
 def _expressions(path: Path, rows: Sequence[tuple[int, tuple[str, ...]]]) -> Iterator[Expression]:
@@ -146,11 +143,11 @@ def _expressions(path: Path, rows: Sequence[tuple[int, tuple[str, ...]]]) -> Ite
         try:
             expression = read_infix(infix)
         except ValueError as error:
-            raise DataError(f"{infix!r} is no infix expression: {error}", path, number) from None
-        for found, expected in (
-            (prefix, expression.tokens("prefix")),
-            (postfix, expression.tokens("postfix")),
-        ):
-            if found != "".join(expected):
-                raise DataError(f"{found!r} should be {''.join(expected)!r}.", path, number)
+            raise DataError(f"{excerpt(infix)} is no infix expression: {error}", path, number) from None
+        expected = ["".join(expression.tokens(PREFIX)), "".join(expression.tokens(POSTFIX))]
+        for found, wanted in zip((prefix, postfix), expected, strict=True):
+            if found != wanted:
+                raise DataError(
+                    f"{excerpt(found)} is not {excerpt(infix)}: {excerpt(wanted)} is.", path, number
+                )
         yield expression

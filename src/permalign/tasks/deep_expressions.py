@@ -12,10 +12,10 @@ _DIGIT_WEIGHT, _OPERATOR_WEIGHT = 3, 2  # E -> digit with probability 3/5, E -> 
 class DepthSampler:
     """Draws expressions of exactly one derivation depth and bounded length.
 
-    ``E -> digit`` has probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half: they end), given the depth and
-    the largest length. The condition is met exactly, by counting rather than by drawing again. With ``W[k][m]`` the
-    number of shapes with m operators whose parentheses are nested exactly k deep, and ``V[k][m]`` of those
-    nested at most k deep,
+    ``E -> digit`` has probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half, so that they end), given
+    the depth and the largest length. The condition is met exactly, by counting rather than by drawing again.
+    With ``W[k][m]`` the number of shapes with m operators whose parentheses are nested exactly k deep, and
+    ``V[k][m]`` of those nested at most k deep,
 
         W[k][m] = sum over l of  W[k-1][l] V[k-1][m-1-l]  +  V[k-2][l] W[k-1][m-1-l]
 

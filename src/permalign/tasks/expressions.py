@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
+from permalign.tasks.program import DEEPEST
 from permalign.tasks.seeded import pick
 
 Notation = Literal["infix", "prefix", "postfix"]
@@ -72,6 +73,8 @@ def read_infix(text: str) -> Expression:
         if kind != expected:
             raise ValueError(f"character {position}, {token!r}, stands where {_EXPECTED[expected]} should.")
         if token == "(":
+            if len(operators) == DEEPEST:
+                raise ValueError(f"character {position} opens parenthesis {DEEPEST + 1} inside one another.")
             operators.append("(")
         elif token in DIGITS:
             finished.append(Expression(token))

@@ -7,6 +7,7 @@ from random import Random
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
+from permalign.tasks.excerpt import excerpt
 from permalign.tasks.files import read_text
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.location import data_root, dataset_file
@@ -127,7 +128,7 @@ class ScanSP(Task):
             if not text.startswith("IN: ") or not separator:
                 raise DataError("expected `IN: <command> OUT: <actions>`.", path, number)
             if command not in self._examples:
-                raise DataError(f"{command!r} is no command of SCAN.", path, number)
+                raise DataError(f"{excerpt(command)} is no command of SCAN.", path, number)
             expected = " ".join(self.execute(self._examples[command].target, self._examples[command]))
             if actions.rstrip() != expected:
                 raise DataError(f"the actions of {command!r} should be {expected!r}.", path, number)

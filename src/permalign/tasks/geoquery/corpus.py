@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from permalign.errors import DataError
+from permalign.tasks.excerpt import excerpt
 from permalign.tasks.files import Line, read_text
 from permalign.tasks.geoquery.funql import mask, read_funql, template, write_funql
 from permalign.tasks.geoquery.signatures import program_grammar
@@ -81,13 +82,15 @@ def _question(path: Path, block: list[Line]) -> Question:
         if not line.text.startswith("*n:"):
             raise DataError("expected a production, `*n:...`, or an empty line.", path, line.number)
     if not values["id"].isdecimal():
-        raise DataError(f"the id is {values['id']!r}; expected a number.", path, block[0].number)
+        raise DataError(f"the id is {excerpt(values['id'])}; expected a number.", path, block[0].number)
     if not values["nl"]:
         raise DataError("the question is empty.", path, block[1].number)
     try:
         return _understood(int(values["id"]), values["nl"], values["mrl"])
     except ValueError as error:
-        raise DataError(f"cannot understand {values['mrl']!r}: {error}", path, block[2].number) from None
+        raise DataError(
+            f"cannot understand {excerpt(values['mrl'])}: {error}", path, block[2].number
+        ) from None
 
 
 def _understood(number: int, text: str, funql: str) -> Question:

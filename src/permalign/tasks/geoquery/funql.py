@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from permalign.tasks.excerpt import excerpt
 from permalign.tasks.geoquery.signatures import ENTITIES, MASK
 from permalign.tasks.program import Program, bracketed, read_bracketed
 
@@ -44,7 +45,7 @@ def mask(program: Program) -> tuple[Program, list[Program]]:
     ('len(riverid_ENTITY)', ["riverid('red')"])
     """
     if program.function != ANSWER or len(program.arguments) != 1:
-        raise ValueError(f"a question is {ANSWER}(...) of one program, not {write_funql(program)}.")
+        raise ValueError(f"a question is {ANSWER}(...) of one program, not {excerpt(write_funql(program))}.")
     entities: list[Program] = []
     return _masked(program.arguments[0], entities), entities
 
@@ -61,7 +62,7 @@ def _entity(program: Program) -> Program:
     names = [argument.function for argument in program.arguments]
     well_formed = len(names) == (2 if program.function == "cityid" else 1) and names[0].startswith("'")
     if not well_formed or any(argument.arguments for argument in program.arguments):
-        raise ValueError(f"{write_funql(program)} does not name an entity.")
+        raise ValueError(f"{excerpt(write_funql(program))} does not name an entity.")
     return program
 
 

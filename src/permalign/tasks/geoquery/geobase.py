@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from permalign.errors import DataError
+from permalign.tasks.excerpt import excerpt
 from permalign.tasks.files import Line, read_text
 
 Value = str | int | float | list[str]
@@ -59,7 +60,7 @@ def read_geobase(path: Path) -> Geobase:
         relation = match["relation"]
         if relation not in RELATIONS:
             raise DataError(
-                f"unknown relation {relation!r}; known are {', '.join(RELATIONS)}.", path, line.number
+                f"unknown relation {excerpt(relation)}; known are {', '.join(RELATIONS)}.", path, line.number
             )
         facts[relation].append(_fact(relation, match["arguments"], path, line.number))
     return facts
@@ -96,7 +97,9 @@ def _fact(relation: str, text: str, path: Path, line: int) -> Fact:
         expected = list if name in _LISTS else (int, float) if name in _NUMBERS else str
         if not isinstance(value, expected):
             kind = "a list" if name in _LISTS else "a number" if name in _NUMBERS else "a quoted name"
-            raise DataError(f"the {name} of {relation!r} should be {kind}, not {value!r}.", path, line)
+            raise DataError(
+                f"the {name} of {relation!r} is to be {kind}, not {excerpt(str(value))}.", path, line
+            )
     return dict(zip(names, values, strict=True))
 
 
