@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from random import Random
-from typing import Final, Literal
+from typing import Literal
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
@@ -26,8 +26,6 @@ from permalign.tasks.seeded import shuffled
 FILES = {"train": "train_10k.tsv", "dev": "val_5k.tsv", "test": "test_5k.tsv"}
 """The authors' files: infix, prefix and postfix, separated by tabs."""
 
-PREFIX: Final = "prefix"
-POSTFIX: Final = "postfix"
 _SIZES = {"train": 10_000, "dev": 5_000, "test": 5_000}
 _TRAINING_DEPTH, _TEST_DEPTH = 6, 7
 _FILLINGS = 5
@@ -57,14 +55,14 @@ class Arithmetic(Task):
 
     def __init__(
         self,
-        notation: Literal["postfix", "prefix"] = POSTFIX,
+        notation: Literal["postfix", "prefix"] = "postfix",
         seed: int = 0,
         depth: int | None = None,
         longest: int = 200,
         published: bool = False,
         data_dir: str | Path | None = None,
     ) -> None:
-        if notation not in {POSTFIX, PREFIX}:
+        if notation not in {"postfix", "prefix"}:
             raise ValueError(f"notation is {notation!r}; expected 'postfix' or 'prefix'.")
         self.notation: Literal["postfix", "prefix"] = notation
         self.seed = seed
@@ -144,10 +142,8 @@ def _expressions(path: Path, rows: Sequence[tuple[int, tuple[str, ...]]]) -> Ite
             expression = read_infix(infix)
         except ValueError as error:
             raise DataError(f"{excerpt(infix)} is no infix expression: {error}", path, number) from None
-        expected = ["".join(expression.tokens(PREFIX)), "".join(expression.tokens(POSTFIX))]
+        expected = ("".join(expression.tokens("prefix")), "".join(expression.tokens("postfix")))
         for found, wanted in zip((prefix, postfix), expected, strict=True):
             if found != wanted:
-                raise DataError(
-                    f"{excerpt(found)} is not {excerpt(infix)}: {excerpt(wanted)} is.", path, number
-                )
+                raise DataError(f"{excerpt(found)} should be {excerpt(wanted)}.", path, number)
         yield expression

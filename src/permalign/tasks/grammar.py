@@ -118,7 +118,7 @@ class Grammar:
     True
     >>> sorted(grammar.follow(["exclude", "mississippi"]))
     ['exclude', 'mississippi', 'river']
-    >>> sorted(grammar.follow(tokens))
+    >>> sorted(grammar.follow(["exclude", "mississippi", "mississippi"]))
     ['</s>']
     """
 
