@@ -32,10 +32,12 @@ class Task(ABC):
     Attributes:
         name: what the command line calls the task.
         description: what it is about, in one line.
+        metric: what its results are reported in.
     """
 
     name: str
     description: str
+    metric: str = "exact match"
 
     @property
     def notes(self) -> tuple[str, ...]:

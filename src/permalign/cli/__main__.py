@@ -1,0 +1,3 @@
+from permalign.cli import main
+
+main()

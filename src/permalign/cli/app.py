@@ -1,0 +1,35 @@
+"""The verbs of the command line, one module each."""
+
+from typing import Annotated
+
+import typer
+
+from permalign import __version__
+from permalign.cli import data
+
+app = typer.Typer(
+    name="permalign",
+    help="Sequence transduction with exact latent reorderings.\n\n\b\n"
+    "Exit codes: 0 done, 1 something outside the program is wrong (the message says what),\n"
+    "2 the command line is wrong, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data.app, name="data")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options before the verb."""

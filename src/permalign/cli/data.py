@@ -1,0 +1,208 @@
+"""``permalign data``: list the tasks, look at them, write them out, download what they need."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from permalign.cli.plain import plain_endings
+from permalign.cli.task_options import takes_task
+from permalign.tasks.base import Example, Task
+from permalign.tasks.catalogue import DOWNLOADS, Download, RemoteFile
+from permalign.tasks.fetch import Progress, find_download
+from permalign.tasks.fetch import fetch as fetch_download
+from permalign.tasks.location import data_root
+from permalign.tasks.registry import TASKS, TaskChoiceError, no_such, task_options
+from permalign.tasks.statistics import SideStatistics, task_statistics
+from permalign.tasks.writing import example_line, write_task
+
+app = typer.Typer(
+    help="Look at tasks, write them out, download what they need.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder with one folder for each dataset [default: $PERMALIGN_DATA, else the cache]."),
+]
+
+
+def _help(sentence: str, *examples: str) -> str:
+    """A command's help; the first character of the examples' paragraph keeps their line ends."""
+    return sentence + "\n\n\b\nExamples:\n" + "\n".join(f"  permalign data {example}" for example in examples)
+
+
+@app.command("list", help=_help("List the tasks, and what can be downloaded for them.", "list"))
+@plain_endings()
+def list_tasks(data_dir: DataDir = None) -> None:
+    """Print the tasks with their options, and the downloads with their licences."""
+    _print_columns(
+        [
+            ("TASK", "METRIC", "WHAT IT IS"),
+            *((name, task.metric, task.description) for name, task in TASKS.items()),
+        ]
+    )
+    typer.echo()
+    _print_columns([("TASK", "OPTIONS"), *((name, _flags(name)) for name in TASKS)])
+    typer.echo()
+    root = data_root(data_dir)
+    _print_columns(
+        [
+            ("DOWNLOAD", f"IN {root}", "LICENCE"),
+            *((download.name, _presence(download, root), download.licence) for download in DOWNLOADS),
+        ]
+    )
+
+
+@app.command(
+    help=_help(
+        "Print the first examples of a split.",
+        "show en-ja len/test",
+        "show own iid/train --path my.tsv -n 20",
+        "show scan-sp iid/dev --json -n 100 | jq .source",
+    )
+)
+@plain_endings()
+@takes_task
+def show(
+    task: Task,
+    split: Annotated[str, typer.Argument(metavar="SPLIT", help="Such as iid/train or len/test.")],
+    number: Annotated[int, typer.Option("-n", "--number", help="How many examples.", min=0)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print the first examples of a split."""
+    if split not in task.splits:
+        raise TaskChoiceError(no_such(f"split of {task.name}", split, task.splits))
+    examples = task.examples(split)
+    _print_notes(task)
+    for example in islice(examples, number):
+        typer.echo(example_line(example) if as_json else _block(example) + "\n")
+
+
+@app.command(
+    help=_help(
+        "Write every split of a task to DIR/condition/part.jsonl.",
+        "make scan-sp --out data/scan-sp",
+        "make zh-en --source-file fbis.zh --target-file fbis.en --out data/fbis",
+    )
+)
+@plain_endings()
+@takes_task
+def make(
+    task: Task,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Write every split of a task as JSON lines."""
+    paths = write_task(task, out, overwrite=force)
+    _print_notes(task)
+    for path in paths:
+        typer.echo(path)
+
+
+@app.command(
+    help=_help(
+        "Count a task's examples, lengths and words. UNSEEN is the share of running words that the train "
+        "part of the same condition does not have.",
+        "stats en-ja",
+        "stats aligned --source-file a.de --target-file a.en",
+    )
+)
+@plain_endings()
+@takes_task
+def stats(task: Task) -> None:
+    """Print the size, lengths and vocabularies of every split."""
+    statistics = task_statistics(task)
+    _print_notes(task)
+    rows = [
+        ("", "", *("source",) * 4, *("target",) * 4),
+        ("SPLIT", "EXAMPLES", *("MEAN", "MAX", "WORDS", "UNSEEN") * 2),
+    ]
+    rows += [
+        (split.split, f"{split.examples}", *_cells(split.source), *_cells(split.target))
+        for split in statistics
+    ]
+    _print_columns(rows, numbers_from=1)
+
+
+@app.command(
+    help=_help(
+        "Download a dataset, check it, and lay it where every command looks for it. A download that was cut "
+        "short goes on where it stopped.",
+        "fetch en-ja",
+        "fetch geoquery geobase --data-dir data",
+    )
+)
+@plain_endings()
+def fetch(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Downloads from `permalign data list`.")
+    ],
+    data_dir: DataDir = None,
+) -> None:
+    """Download datasets, and print where their files are."""
+    for download in [find_download(name) for name in names]:
+        typer.echo(f"Licence of {download.name}: {download.licence}.", err=True)
+        with _progress_bar(download) as progress:
+            paths = fetch_download(download, data_dir, progress=progress)
+        for path in paths:
+            typer.echo(path)
+
+
+@contextmanager
+def _progress_bar(download: Download) -> Iterator[Progress]:
+    """A bar on standard error for each file; none where that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+        bar_of = {file: bars.add_task(file.name, total=file.size) for file in download.files}
+
+        def progress(file: RemoteFile, have: int) -> None:
+            bars.update(bar_of[file], completed=have)
+
+        yield progress
+
+
+def _flags(task_name: str) -> str:
+    return " ".join("--" + option.replace("_", "-") for option in task_options(task_name))
+
+
+def _presence(download: Download, root: Path) -> str:
+    there = sum((root / download.folder / file.name).is_file() for file in download.files)
+    return {0: "missing", len(download.files): "there"}.get(there, f"{there} of {len(download.files)} files")
+
+
+def _block(example: Example) -> str:
+    lines = [("id", example.id), ("source", " ".join(example.source)), ("target", " ".join(example.target))]
+    lines += [(key, str(value)) for key, value in example.meta.items()]
+    width = max(len(key) for key, _ in lines)
+    return "\n".join(f"{key:{width}}  {value}" for key, value in lines)
+
+
+def _cells(side: SideStatistics) -> tuple[str, str, str, str]:
+    return f"{side.mean_length:.1f}", f"{side.longest}", f"{side.vocabulary}", f"{side.unseen:.1%}"
+
+
+def _print_notes(task: Task) -> None:
+    for note in task.notes:
+        typer.echo(f"note: {note}", err=True)
+
+
+def _print_columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> None:
+    """Print a table; columns from ``numbers_from`` on are flush right."""
+    table = list(rows)
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    for row in table:
+        cells = [
+            cell.ljust(width) if numbers_from is None or place < numbers_from else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        typer.echo("  ".join(cells).rstrip())

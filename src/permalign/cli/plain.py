@@ -1,0 +1,38 @@
+"""How the command line ends: in plain words and with an exit code that means something."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from permalign.errors import PermalignError
+from permalign.tasks.registry import TaskChoiceError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+
+@contextmanager
+def plain_endings() -> Iterator[None]:
+    """Turn what a user can mend into a message without a stack trace; used to decorate each command.
+
+    A wrong choice is an error of the command line (exit code 2), anything else a user can mend is 1. A reader
+    that has seen enough (``| head``) and Ctrl-C end the program silently, with the codes a shell gives them.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except TaskChoiceError as error:
+        raise typer.BadParameter(str(error)) from None
+    except PermalignError as error:
+        typer.echo(f"permalign: {error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("permalign: interrupted", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # Python flushes once more when it ends, and must find something that takes the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(BROKEN_PIPE) from None

@@ -1,0 +1,194 @@
+"""Downloading the files of the catalogue.
+
+A file is written under a name that ends in ``.part`` and gets its own name only after its checksum was
+right, so that nothing ever reads half a file. A download that was cut short goes on where it stopped.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from permalign import __version__
+from permalign.errors import DataError, PermalignError
+from permalign.tasks.catalogue import DOWNLOADS, Download, RemoteFile
+from permalign.tasks.location import data_root
+from permalign.tasks.registry import TaskChoiceError, no_such
+
+Progress = Callable[[RemoteFile, int], None]
+"""Called with a file and how many of its bytes are there."""
+
+_CHUNK = 1 << 16
+_FINAL_ANSWERS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long to try.
+
+    Attributes:
+        timeout: seconds without a byte after which a connection counts as stalled.
+        attempts: how often to try before giving up.
+        pause: seconds before the second attempt; doubled each time.
+    """
+
+    timeout: float = 30.0
+    attempts: int = 4
+    pause: float = 0.5
+
+
+class _AttemptFailedError(Exception):
+    """One attempt came to nothing; unless this is ``final``, another one may succeed."""
+
+    def __init__(self, reason: str, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.final = final
+
+
+class _RangeRefusedError(_AttemptFailedError):
+    """The server has fewer bytes than are there already, so these are of another file."""
+
+
+def find_download(name: str) -> Download:
+    """The download of that name, or a `TaskChoiceError` that names the nearest."""
+    for download in DOWNLOADS:
+        if download.name == name:
+            return download
+    raise TaskChoiceError(no_such("download", name, [download.name for download in DOWNLOADS]))
+
+
+def fetch(
+    download: Download,
+    data_dir: str | Path | None = None,
+    *,
+    progress: Progress | None = None,
+    patience: Patience | None = None,
+) -> list[Path]:
+    """Bring all files of a download to their folder; those already there are only checked.
+
+    Raises:
+        PermalignError: a file could not be downloaded, or another one has its name. The message says which
+            file to place where.
+    """
+    folder = data_root(data_dir) / download.folder
+    return [
+        fetch_file(file, folder / file.name, progress or _no_progress, patience or Patience())
+        for file in download.files
+    ]
+
+
+def fetch_file(file: RemoteFile, path: Path, progress: Progress, patience: Patience) -> Path:
+    """Bring one file to ``path``, trying again where that may help."""
+    if path.exists():
+        if not path.is_file() or _sha256(path) != file.sha256:
+            raise DataError("is there already, but is not the file to download. Move it away.", path)
+        progress(file, file.size)
+        return path
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for attempt in range(patience.attempts):
+            try:
+                _complete(file, part, progress, patience.timeout)
+                os.replace(part, path)
+                return path
+            except _AttemptFailedError as failure:
+                reason = str(failure)
+                if failure.final or attempt + 1 == patience.attempts:
+                    break
+            time.sleep(patience.pause * 2**attempt)
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror or error}).", error.filename or part) from error
+    raise _given_up(file, path, reason)
+
+
+def _complete(file: RemoteFile, part: Path, progress: Progress, timeout: float) -> None:
+    """Download what is missing of the file, and check the whole."""
+    have = part.stat().st_size if part.exists() else 0
+    if have > file.size:
+        part.unlink()
+        have = 0
+    if have < file.size:
+        try:
+            have = _download(file, part, have, progress, timeout)
+        except _RangeRefusedError:
+            part.unlink()
+            raise
+    if have < file.size:
+        raise _AttemptFailedError(f"the connection ended after {have:,} of {file.size:,} bytes")
+    if have > file.size or _sha256(part) != file.sha256:
+        part.unlink()
+        raise _AttemptFailedError("the file there is not the expected one (its checksum differs)")
+
+
+def _download(file: RemoteFile, part: Path, have: int, progress: Progress, timeout: float) -> int:
+    """Append what the server sends to the part; how many bytes it has then."""
+    with _open(file, have, timeout) as response:
+        if have and not _continues(response, have):
+            have = 0
+        with part.open("ab" if have else "wb") as stream:
+            progress(file, have)
+            while have <= file.size and (chunk := _read(response)):
+                stream.write(chunk)
+                have += len(chunk)
+                progress(file, min(have, file.size))
+            stream.flush()
+            os.fsync(stream.fileno())
+    return have
+
+
+def _open(file: RemoteFile, have: int, timeout: float) -> HTTPResponse:
+    headers = {"User-Agent": f"permalign/{__version__}", "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    try:
+        response: HTTPResponse = urlopen(Request(file.url, headers=headers), timeout=timeout)
+        return response
+    except HTTPError as error:
+        error.close()
+        reason = f"the server answered {error.code} {error.reason}"
+        if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise _RangeRefusedError(reason) from None
+        raise _AttemptFailedError(reason, final=error.code in _FINAL_ANSWERS) from None
+    except (OSError, HTTPException) as error:
+        raise _AttemptFailedError(
+            str(getattr(error, "reason", "") or error or type(error).__name__)
+        ) from None
+
+
+def _continues(response: HTTPResponse, have: int) -> bool:
+    """Whether the server sends only the rest, from the byte that was asked for."""
+    return response.status == HTTPStatus.PARTIAL_CONTENT and response.headers.get(
+        "Content-Range", ""
+    ).startswith(f"bytes {have}-")
+
+
+def _read(response: HTTPResponse) -> bytes:
+    try:
+        return response.read1(_CHUNK)
+    except TimeoutError:
+        raise _AttemptFailedError("the connection stalled") from None
+    except (OSError, HTTPException) as error:
+        raise _AttemptFailedError(f"the connection broke ({error or type(error).__name__})") from None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _given_up(file: RemoteFile, path: Path, reason: str) -> PermalignError:
+    return PermalignError(
+        f"Could not download {file.url}: {reason}.\n"
+        f"Try again later, or get the file elsewhere (sha256 {file.sha256}) and place it at {path}"
+    )
+
+
+def _no_progress(file: RemoteFile, have: int) -> None:
+    """Say nothing."""

@@ -1,0 +1,135 @@
+"""Chinese to English from Tatoeba: the free stand-in for FBIS.
+
+The upstream list (cmn.txt: English, Chinese, attribution) is raw text, so it is prepared here: traditional
+characters become simplified ones, both sides are lower-cased, Chinese is cut by jieba, English into words,
+clitics and punctuation; pairs that are too short, too long or repeated are left out and counted.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from permalign.errors import DataError, PermalignError
+from permalign.tasks.base import Example
+from permalign.tasks.files import read_table
+from permalign.tasks.location import cache_folder, dataset_file
+from permalign.tasks.pool import Pool, PooledTask, shipped_cut
+
+ENGLISH_LENGTHS = range(4, 31)
+CHINESE_LENGTHS = range(2, 41)
+LONGEST_IN_TRAIN = 12
+RELEASED_SIZE = 28_673
+
+_ENGLISH_TOKEN = re.compile(
+    r"""
+    (?:[a-z]\.){2,}                 # a.m., i.d.
+    | \d+(?:[.,]\d+)+               # 10,000, 10.00
+    | \w+(?:[-.]\w+)*               # left-handed, no.3
+    | '(?:s|m|re|ve|ll|d|t)\b       # he 's, don 't
+    | [^\w\s]                       # one punctuation mark
+    """,
+    re.VERBOSE,
+)
+_ATTRIBUTION = re.compile(r"#(\d+) \((.*?)\) & #(\d+) \((.*)\)$")
+
+
+class Tatoeba(PooledTask):
+    """28,673 everyday sentences with their authors in ``meta["attribution"]`` (CC-BY asks to name them).
+
+    ``iid`` holds out 500 and 500 pairs none of whose sentences is in train; ``len`` trains on English of at
+    most 12 tokens and halves the 1,158 longer pairs. An example's id is its place in the pool.
+    """
+
+    name = "tatoeba"
+    description = "Chinese to English, short everyday sentences (free stand-in for FBIS)"
+    metric = "bleu"
+    conditions = ("iid", "len")
+
+    def __init__(self, data_dir: str | Path | None = None) -> None:
+        self._data_dir = data_dir
+
+    def _load(self) -> Pool:
+        path = dataset_file("zh-en", "cmn.txt", self._data_dir)
+        examples, note = read_tatoeba(path)
+        long = {place for place, pair in enumerate(examples) if len(pair.target) > LONGEST_IN_TRAIN}
+        cuts = {condition: shipped_cut("tatoeba", condition, len(examples)) for condition in self.conditions}
+        if len(examples) != RELEASED_SIZE or long != {*cuts["len"]["dev"], *cuts["len"]["test"]}:
+            raise DataError(
+                f"gives {len(examples):,} pairs, but the splits are those of a list of {RELEASED_SIZE:,}. "
+                "Move it away and run `permalign data fetch tatoeba`.",
+                path,
+            )
+        return Pool(examples, cuts, (note,))
+
+
+def read_tatoeba(path: Path) -> tuple[list[Example], str]:
+    """Prepare every pair of cmn.txt; an example's id is its place in the result. Also: what was left out."""
+    cut_chinese = chinese_cutter()
+    examples: list[Example] = []
+    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+    skipped: Counter[str] = Counter()
+    for number, (english, chinese, attribution) in read_table(path, 3).rows:
+        source, target = cut_chinese(chinese), cut_english(english)
+        if len(source) not in CHINESE_LENGTHS or len(target) not in ENGLISH_LENGTHS:
+            skipped["length"] += 1
+        elif (source, target) in seen:
+            skipped["repeated"] += 1
+        else:
+            seen.add((source, target))
+            meta = {"attribution": _authors(attribution, path, number)}
+            examples.append(Example(source, target, str(len(examples)), meta))
+    left_out = f"left out {skipped['length']:,} pairs by length and {skipped['repeated']:,} repeated ones"
+    return examples, f"{path}: {left_out}, kept {len(examples):,}."
+
+
+def cut_english(text: str) -> tuple[str, ...]:
+    """Lower-cased words, clitics and punctuation marks.
+
+    >>> cut_english("I'm left-handed, don’t you know?")
+    ('i', "'m", 'left-handed', ',', 'don', "'t", 'you', 'know', '?')
+    """
+    return tuple(_ENGLISH_TOKEN.findall(text.lower().replace("’", "'")))
+
+
+def chinese_cutter() -> Callable[[str], tuple[str, ...]]:
+    """A function from Chinese text to simplified, lower-cased words.
+
+    Raises:
+        PermalignError: jieba or opencc is not installed.
+    """
+    try:
+        import jieba
+        import opencc
+    except ImportError as error:
+        raise PermalignError(
+            f'Cutting Chinese into words needs {error.name}: pip install "permalign[translation]".'
+        ) from None
+    jieba.setLogLevel(logging.WARNING)
+    tokenizer = jieba.Tokenizer()
+    # By default jieba keeps its unpacked dictionary in the shared temporary folder, where anybody can
+    # replace it; a home that cannot be written to leaves no better place.
+    with suppress(OSError):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        tokenizer.tmp_dir = str(cache_folder())
+    simplify = opencc.OpenCC("t2s").convert
+
+    def cut(text: str) -> tuple[str, ...]:
+        words = tokenizer.cut(simplify(text).lower())
+        return tuple(word for word in words if not word.isspace())
+
+    return cut
+
+
+def _authors(attribution: str, path: Path, number: int) -> str:
+    found = _ATTRIBUTION.search(attribution)
+    if found is None:
+        raise DataError(
+            "the third column should end in an attribution like `#538123 (CM) & #891077 (Martha)`, "
+            f"found {attribution[:80]!r}.",
+            path,
+            number,
+        )
+    return f"#{found[1]} {found[2]} & #{found[3]} {found[4]}"

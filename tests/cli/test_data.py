@@ -1,0 +1,227 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from permalign.cli.task_options import TASK_OPTIONS
+from permalign.tasks.registry import TASKS, task_options
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Neither data nor network: a proxy that nobody answers at."""
+    nobody = "http://127.0.0.1:9"
+    return {
+        **{name: value for name, value in os.environ.items() if name != "PERMALIGN_DATA"},
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "https_proxy": nobody,
+        "http_proxy": nobody,
+        "no_proxy": "",
+    }
+
+
+@pytest.fixture
+def permalign(environment):
+    def run(*arguments, **variables):
+        command = [sys.executable, "-m", "permalign.cli", *map(str, arguments)]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            encoding="utf-8",
+            env={**environment, **variables},
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def own(tmp_path):
+    path = tmp_path / "own.tsv"
+    rows = "".join(f"a b {i}\tx {i}\n" for i in range(30))
+    path.write_text("source\ttarget\n" + rows)
+    return path
+
+
+def test_help_is_quick(permalign):
+    times = []
+    for _ in range(3):  # the machine may be busy with something else
+        begin = time.perf_counter()
+        assert permalign("--help").stdout.startswith("Usage: permalign")
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 1
+
+
+def test_help_does_not_wait_for_torch(environment):
+    program = (
+        "import sys\n"
+        "from permalign.cli import main\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    print('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, "data", "show", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.startswith("Usage: permalign")
+    assert done.stdout.endswith("\nFalse\n")
+
+
+@pytest.mark.parametrize("verb", ["list", "show", "make", "stats", "fetch"])
+def test_every_verb_has_examples(permalign, verb):
+    done = permalign("data", verb, "--help")
+    assert done.returncode == 0
+    assert f"Examples:\n    permalign data {verb}" in done.stdout
+
+
+def test_every_option_of_every_task_is_an_option_of_the_command_line():
+    assert {option for name in TASKS for option in task_options(name)} == set(TASK_OPTIONS)
+
+
+def test_list_names_tasks_and_downloads(permalign):
+    done = permalign("data", "list")
+    assert (done.returncode, done.stderr) == (0, "")
+    for name in TASKS:
+        assert f"\n{name} " in done.stdout
+    assert "tatoeba     missing" in done.stdout
+
+
+def test_show_prints_examples_and_only_them(permalign, own):
+    done = permalign("data", "show", "own", "iid/dev", "--path", own, "-n", 2)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("source  a b ") == 2
+    done = permalign("data", "show", "own", "iid/dev", "--path", own, "--json")
+    assert [json.loads(line)["source"][:3] for line in done.stdout.splitlines()] == ["a b"] * 3
+
+
+def test_notes_go_to_standard_error(permalign, tmp_path):
+    (tmp_path / "a").write_text("a b\n\nc d\ne f\ng h\n")
+    (tmp_path / "b").write_text("x\ny\nz\nu\nv\n")
+    files = ("--source-file", tmp_path / "a", "--target-file", tmp_path / "b")
+    done = permalign("data", "stats", "aligned", *files)
+    assert done.returncode == 0
+    assert "left out 1 pairs with an empty side" in done.stderr
+    assert done.stdout.splitlines()[2].split()[:2] == ["iid/train", "2"]
+
+
+def test_make_writes_once(permalign, own, tmp_path):
+    out = tmp_path / "out"
+    done = permalign("data", "make", "own", "--path", own, "--out", out)
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        str(out / "iid" / f"{part}.jsonl") for part in ("train", "dev", "test")
+    ]
+    again = permalign("data", "make", "own", "--path", own, "--out", out)
+    assert again.returncode == 1
+    assert "is there already" in again.stderr
+    assert permalign("data", "make", "own", "--path", own, "--out", out, "--force").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("show", "tatoba", "iid/train"), "Did you mean 'tatoeba'?"),
+        (("show", "en-ja", "iid/trian"), "Did you mean 'iid/train'?"),
+        (("stats", "en-ja", "--seed", "3"), "The task en-ja has no option --seed"),
+        (("stats", "own"), "The task own needs --path"),
+        (("fetch", "en-jp"), "Did you mean 'en-ja'?"),
+        (("show", "en-ja"), "Missing argument"),
+        (("list", "--colour"), "No such option"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_two(permalign, arguments, words):
+    done = permalign("data", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "own.tsv, line 1: the file is empty"),
+        (b"source\ttarget\nonly one\n", "own.tsv, line 2: expected 2 tab-separated columns, found 1"),
+        (b"source\ttarget\n\xff\tx\n", "own.tsv, line 2: byte 1 of the line (0xff) is not UTF-8"),
+        (b"source\ttarget\r\na\tx\r\n", "own.tsv, line 1: the line has a carriage return"),
+        (
+            b"\xef\xbb\xbfsource\ttarget\na\tx\n",
+            "own.tsv, line 1: the file begins with a UTF-8 byte order mark",
+        ),
+        (b"source\ttarget\n" + b"a" * 10_000_000, "own.tsv, line 2: the line is longer than"),
+    ],
+)
+def test_malformed_files_are_exit_code_one_with_name_and_line(permalign, own, content, words):
+    own.write_bytes(content)
+    done = permalign("data", "stats", "own", "--path", own)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_missing_data_says_what_to_do(permalign, tmp_path):
+    done = permalign("data", "show", "en-ja", "iid/train")
+    assert done.returncode == 1
+    assert str(tmp_path / "cache" / "permalign" / "data" / "en-ja" / "train.en") in done.stderr
+    assert "permalign data fetch en-ja" in done.stderr
+
+
+def test_fetch_without_a_network_names_the_file_and_the_licence(permalign, tmp_path):
+    done = permalign("data", "fetch", "geobase", "--data-dir", tmp_path / "data")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Licence of geobase: GPL-2" in done.stderr
+    assert f"place it at {tmp_path / 'data' / 'geobase' / 'geobase'}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_fetch_of_what_is_there_prints_the_paths(permalign, data_dir):
+    done = permalign("data", "fetch", "scan", "geobase", PERMALIGN_DATA=str(data_dir))
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == str(data_dir / "geobase" / "geobase")
+
+
+def test_a_reader_that_has_seen_enough(environment, own):
+    own.write_text("source\ttarget\n" + "a b c d e f g h\tx\n" * 20_000)
+    command = [sys.executable, "-m", "permalign.cli", "data", "show", "own", "iid/train", "--path", str(own)]
+    process = subprocess.Popen(
+        [*command, "-n", "20000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(30) == 141
+
+
+def test_control_c_ends_without_a_stack_trace(environment, tmp_path):
+    pipe = tmp_path / "endless.tsv"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "permalign.cli", "data", "stats", "own", "--path", str(pipe)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+    with pipe.open("wb") as writer:  # opens once the command reads
+        writer.write(b"source\ttarget\n")
+        writer.flush()
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == b"permalign: interrupted\n"
+
+
+def test_without_typer_the_command_says_what_to_install(environment):
+    program = "import sys\nsys.modules['typer'] = None\nfrom permalign.cli import main\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "data", "list"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == 'The command line needs typer: pip install "permalign[cli]"\n'

@@ -1,0 +1,123 @@
+import json
+
+import pytest
+
+from permalign.errors import DataError
+from permalign.tasks.base import Example
+from permalign.tasks.own import Documentation, Own
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_text(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_text
+
+
+def test_json_lines_with_splits(write):
+    path = write(
+        "own.jsonl",
+        '{"source": "a b", "target": ["x", "y z"], "split": "train", "author": "me", "id": 7}\n'
+        '{"source": ["c"], "target": "z", "split": "test"}\n',
+    )
+    task = Own(path)
+    assert task.splits == ("iid/train", "iid/dev", "iid/test")
+    assert task.examples("iid/train") == [Example(("a", "b"), ("x", "y z"), "7", {"author": "me"})]
+    assert task.examples("iid/dev") == []
+    assert task.examples("iid/test") == [Example(("c",), ("z",), "2")]
+
+
+def test_tab_separated_values_without_splits_are_cut_by_seed(write):
+    rows = "".join(f"{'w ' * (i % 5 + 1)}\tt{i}\n" for i in range(20))
+    task = Own(write("own.tsv", "source\ttarget\n" + rows), longest_in_train=3)
+    assert [len(task.examples(split)) for split in task.splits] == [16, 2, 2, 12, 4, 4]
+    assert {len(example.source) for example in task.examples("len/test")} <= {4, 5}
+
+
+def test_other_columns_can_be_the_source_and_the_target(write):
+    path = write("own.tsv", "de\ten\tlen\nja\tyes\ttrain\nnein\tno\ttest\n")
+    task = Own(path, source_column="en", target_column="de")
+    assert task.examples("len/test") == [Example(("no",), ("nein",), "3")]
+
+
+def test_a_folder_has_one_file_for_each_split(write, tmp_path):
+    write("folder/train.jsonl", '{"source": "a", "target": "b"}\n' * 2)
+    write("folder/len/test.tsv", "source\ttarget\na\tb\n")
+    task = Own(tmp_path / "folder")
+    assert task.splits == ("iid/train", "len/test")
+    assert [len(task.examples(split)) for split in task.splits] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "words"),
+    [
+        ("own.jsonl", '{"source": "a", "target": "b"}\n{"source": \n', 2, "the line is not JSON"),
+        ("own.jsonl", "[" * 100_000 + "\n", 1, "the line is not JSON"),
+        ("own.jsonl", "[1]\n", 1, "expected a JSON object with source and target, found a list"),
+        ("own.jsonl", '{"source": "a"}\n', 1, "there is no 'target' (found: source)"),
+        (
+            "own.jsonl",
+            '{"source": "a", "target": 3}\n',
+            1,
+            "'target' should be a string or a list of strings",
+        ),
+        ("own.jsonl", '{"source": "a", "target": [""]}\n', 1, "'target' should be a string or a list"),
+        ("own.jsonl", '{"source": "a", "target": " "}\n', 1, "'target' is empty"),
+        ("own.jsonl", '{"source": "a", "target": "b"}\n\n', 2, "the line is empty"),
+        (
+            "own.jsonl",
+            '{"source": "a", "target": "b", "split": "tset"}\n',
+            1,
+            "split should be train, dev or test",
+        ),
+        (
+            "own.jsonl",
+            '{"source": "a", "target": "b", "len": "dev"}\n{"source": "a", "target": "b"}\n',
+            2,
+            "expected the same split fields as in the lines before (len), found none",
+        ),
+        ("own.tsv", "source\ttarget\na\tb\tc\n", 2, "expected 2 tab-separated columns, found 3"),
+        ("own.tsv", "quelle\tziel\na\tb\n", 2, "there is no 'source' (found: quelle, ziel)"),
+    ],
+)
+def test_malformed_lines_are_named(write, name, text, line, words):
+    path = write(name, text)
+    with pytest.raises(DataError) as caught:
+        Own(path).examples("iid/train")
+    assert str(caught.value).startswith(f"{path}, line {line}: ")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("own.jsonl", "", "the file has no examples"),
+        ("own.tsv", "source\ttarget\n", "the file has no examples"),
+        ("own.csv", "source,target\n", "expected a file that ends in .jsonl"),
+    ],
+)
+def test_a_file_without_examples_is_refused(write, name, text, words):
+    with pytest.raises(DataError) as caught:
+        Own(write(name, text)).examples("iid/train")
+    assert words in str(caught.value)
+
+
+def test_a_folder_without_or_with_too_many_files_is_refused(write, tmp_path):
+    with pytest.raises(DataError, match="there is no file that ends in"):
+        Own(tmp_path).examples("iid/train")
+    for name in ("train.jsonl", "train.tsv"):
+        write(name, json.dumps({"source": "a", "target": "b"}))
+    with pytest.raises(DataError, match="one split too many"):
+        Own(tmp_path).examples("iid/train")
+
+
+def test_the_documentation_corpus(data_dir):
+    task = Documentation(data_dir)
+    assert [len(task.examples(split)) for split in task.splits] == [88_195, 2_000, 2_000, 90_873, 661, 661]
+    assert {len(example.target) for example in task.examples("len/test")} == {30}
+    assert max(len(example.target) for example in task.examples("len/train")) == 29
+    assert task.examples("iid/train")[0].meta == {"source": "python"}

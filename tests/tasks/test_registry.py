@@ -1,0 +1,38 @@
+import pytest
+
+from permalign.tasks.base import Task
+from permalign.tasks.registry import TASKS, TaskChoiceError, get_task, task_options
+
+
+def test_every_task_says_what_it_is():
+    for name, task in TASKS.items():
+        assert issubclass(task, Task)
+        assert task.name == name
+        assert task.description
+        assert task.metric
+
+
+def test_options_are_the_parameters_of_the_class():
+    assert task_options("en-ja") == {"data_dir": False}
+    assert task_options("aligned")["source_file"] is True
+    assert task_options("aligned")["seed"] is False
+
+
+def test_a_task_is_made_without_its_data(tmp_path):
+    assert get_task("en-ja", data_dir=tmp_path).splits[0] == "iid/train"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("tatoba", {}, "There is no task 'tatoba'. Did you mean 'tatoeba'?"),
+        ("???", {}, "There is no task '???'. There are: "),
+        ("en-ja", {"depth": 3}, "The task en-ja has no option --depth. It takes: --data-dir."),
+        ("zh-en", {"source_file": "x"}, "The task zh-en needs --target-file."),
+        ("aligned", {}, "The task aligned needs --source-file and --target-file."),
+    ],
+)
+def test_a_wrong_choice_says_what_there_is(name, options, words):
+    with pytest.raises(TaskChoiceError) as caught:
+        get_task(name, **options)
+    assert words in str(caught.value)
