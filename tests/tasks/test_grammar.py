@@ -4,12 +4,12 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tasks.programs import TOY, all_readings, preferred, programs, strings
 
 from permalign.tasks.geoquery import signatures
 from permalign.tasks.grammar import END, Grammar, GrammarError, Rule
 from permalign.tasks.program import Program, from_preorder
 from permalign.tasks.scan_language import program_grammar as scan_grammar
-from tests.tasks.programs import TOY, all_readings, preferred, programs, strings
 
 GRAMMARS = {
     "scan": scan_grammar(),
@@ -58,7 +58,8 @@ def test_every_walk_along_allowed_tokens_ends_in_a_program(grammar, data):
         if token == END:
             break
         tokens.append(token)
-        assert (state := state.advance(token)).allowed == grammar.follow(tokens)
+        state = state.advance(token)
+        assert state.allowed == grammar.follow(tokens)
     assert len(tokens) <= longest
     program = grammar.read(tokens)
     assert grammar.read(grammar.linearise(program)) == program
@@ -170,7 +171,7 @@ def test_too_short_a_limit_is_an_error():
 
 def test_a_step_takes_less_than_fifty_microseconds():
     grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
-    program = "count state loc_1 place higher_2 highest place loc_2 state loc_1 largest capital city".split()
+    program = ["count", "state", "loc_1", "place", "higher_2", "highest", "place", "loc_2", "city"]
     for steps_bound in (50e-6 * 20, 50e-6):  # the first walk makes the states, the next ones look them up
         began = time.perf_counter()
         state = grammar.initial
