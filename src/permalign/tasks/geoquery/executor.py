@@ -122,7 +122,7 @@ class Executor:
             first, second = self._things(arguments[0]), self._things(arguments[1])
             return first - second if function == "exclude" else first & second
         if len(arguments) != 1:
-            raise ExecutionError(f"{function!r} with {len(arguments)} arguments has no meaning.")
+            raise ExecutionError(f"there is no function {function!r} of {len(arguments)} arguments.")
         return self._applied(function, arguments[0])
 
     def _applied(self, function: str, argument: Program) -> Things | Numbers:
@@ -148,7 +148,7 @@ class Executor:
             return frozenset(place for place, number in self._world.elevation.items() if number in wanted)
         if function in self._superlatives:
             return self._superlative(function, self._value(argument))
-        raise ExecutionError(f"unknown function {function!r}.")
+        raise ExecutionError(f"there is no function {function!r} of one argument.")
 
     def _superlative(self, function: str, value: Things | Numbers) -> Things | Numbers:
         measure, best = self._superlatives[function]
@@ -175,15 +175,13 @@ class Executor:
         if len(program.arguments) == 1 and function in self._filters:
             counts = self._counts(program.arguments[0])
             return Counter({thing: n for thing, n in counts.items() if self._filters[function](thing)})
-        raise ExecutionError(
-            f"{function!r} relates nothing to anything, so there is no most or fewest of it."
-        )
+        raise ExecutionError(f"{function!r} is no relation, so there is no most or fewest of it.")
 
     def _things(self, program: Program) -> Things:
         value = self._value(program)
         if not isinstance(value, frozenset):
             raise ExecutionError(
-                f"{program.function!r} gives numbers where cities, rivers and the like are needed."
+                f"{program.function!r} gives numbers; cities, rivers or the like are needed."
             )
         return value
 

@@ -3,7 +3,7 @@
 The numbers are in ``splits/geoquery.json``, so that everybody has the same splits (training is the rest):
 
 - ``iid``: the standard 600 and 280 questions; Herzig and Berant's 60 of the 600 are for development.
-- ``temp``: Herzig and Berant's split by template, no template in two parts.
+- ``temp``: Herzig and Berant's split by template; no template of the test set is in the other two.
 - ``len``: training on programs of up to 4 tokens; the longer ones are cut in two halves.
 - ``len_all``: the same by the length of programs with ``all`` written.
 """
