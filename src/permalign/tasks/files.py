@@ -84,8 +84,8 @@ def read_text(
         path: the file.
         blank: what to do with a line of nothing but white space: refuse it, leave it out and count it, or
             keep it (as where the lines of two files belong together).
-        windows_line_ends: whether ``\\r\\n`` may end a line as well (some upstream files have it); a carriage
-            return anywhere else stays an error.
+        windows_line_ends: whether a carriage return may precede the line feed (as in some upstream files);
+            anywhere else it stays an error.
 
     Raises:
         DataError: the file cannot be read as text; the message gives the name and the line.

@@ -19,7 +19,7 @@ class Program:
     arguments: tuple["Program", ...] = ()
 
     def nodes(self) -> Iterator["Program"]:
-        """This program and all it is made of, a function before its arguments, left before right.
+        """The program and all it is made of, a function before its arguments, left before right.
 
         >>> [node.function for node in Program("and", (Program("run"), Program("jump"))).nodes()]
         ['and', 'run', 'jump']
@@ -34,8 +34,8 @@ class Program:
 def from_preorder(symbols: Sequence[tuple[str, int]]) -> Program:
     """The program whose nodes, in the order of `Program.nodes`, are these (function, number of arguments).
 
-    >>> from_preorder([("and", 2), ("run", 0), ("jump", 0)]) == Program("and", (Program("run"), Program("jump")))
-    True
+    >>> " ".join(bracketed(from_preorder([("and", 2), ("run", 0), ("jump", 0)])))
+    'and ( run , jump )'
     """
     finished: list[Program] = []
     for function, arity in reversed(symbols):

@@ -7,6 +7,7 @@ from random import Random
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
+from permalign.tasks.excerpt import excerpt
 from permalign.tasks.files import read_text
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.location import data_root, dataset_file
@@ -21,7 +22,7 @@ _PARTS = ("train", "dev", "test")
 
 
 class ScanSP(Task):
-    """Commands in, programs without brackets out; generated, with the published IID split if its files are there.
+    """Commands in, programs without brackets out, all generated; the published IID split needs its files.
 
     IID is SCAN's simple split, of which a fifth of the training commands (drawn with the seed) is kept for
     development. LEN trains on commands of up to 5 words; the longer ones are cut in two halves (always the
@@ -53,8 +54,8 @@ class ScanSP(Task):
             return ()
         folder = data_root(self.data_dir) / "scan"
         return (
-            f"IID is a split drawn with seed {self.seed}, of the same sizes as SCAN's simple split but not the "
-            f"same commands. For the published one, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
+            f"IID is drawn with seed {self.seed}: it has the sizes of SCAN's simple split, but not the same "
+            f"commands. For the published one, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
             "`permalign data fetch scan`.",
         )
 
@@ -108,9 +109,8 @@ class ScanSP(Task):
 
     def _published_split(self) -> tuple[list[str], list[str]]:
         seen: set[str] = set()
-        parts = [
-            self._read(dataset_file("scan", name, self.data_dir), seen) for name in (TRAIN_FILE, TEST_FILE)
-        ]
+        train = self._read(dataset_file("scan", TRAIN_FILE, self.data_dir), seen)
+        test = self._read(dataset_file("scan", TEST_FILE, self.data_dir), seen)
         if len(seen) != len(self._examples):
             missing = min(self._examples.keys() - seen)
             raise DataError(
@@ -118,7 +118,7 @@ class ScanSP(Task):
                 f"({missing!r} is missing). Download them again with `permalign data fetch scan`.",
                 dataset_file("scan", TEST_FILE, self.data_dir),
             )
-        return parts[0], parts[1]
+        return train, test
 
     def _read(self, path: Path, seen: set[str]) -> list[str]:
         """The commands of one file, each checked against the grammar and against the actions beside it."""
@@ -128,7 +128,7 @@ class ScanSP(Task):
             if not text.startswith("IN: ") or not separator:
                 raise DataError("expected `IN: <command> OUT: <actions>`.", path, number)
             if command not in self._examples:
-                raise DataError(f"{command!r} is no command of SCAN.", path, number)
+                raise DataError(f"{excerpt(command)} is no command of SCAN.", path, number)
             expected = " ".join(self.execute(self._examples[command].target, self._examples[command]))
             if actions.rstrip() != expected:
                 raise DataError(f"the actions of {command!r} should be {expected!r}.", path, number)
