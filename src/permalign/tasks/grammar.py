@@ -51,23 +51,9 @@ class State:
         shortest: how many more tokens the shortest program needs.
     """
 
-<<<<<<< HEAD
     complete: bool
     allowed: frozenset[str]
     shortest: int
-=======
-    __slots__ = (
-        "_cost",
-        "_finished",
-        "_grammar",
-        "_next",
-        "_rests",
-        "_settled",
-        "allowed",
-        "complete",
-        "shortest",
-    )
->>>>>>> text
 
     def __init__(self, grammar: "Grammar", finished: bool, rests: dict[str, "State"]) -> None:
         self._grammar = grammar
@@ -235,16 +221,8 @@ class Grammar:
         for position, (function, arity) in enumerate(nodes, start=1):
             state = self._after_node((state,), function, arity) if state else None
             if state is None:
-<<<<<<< HEAD
                 if function not in self._rules_of:
                     raise GrammarError(f"There is no function {excerpt(function)}.")
-=======
-                known = (
-                    "takes no such argument or may not stand there"
-                    if function in self._rules_of
-                    else "is unknown"
-                )
->>>>>>> text
                 arguments = "1 argument" if arity == 1 else f"{arity} arguments"
                 raise GrammarError(
                     f"{function!r} with {arguments} may not stand there (function {position})."
