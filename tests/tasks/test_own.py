@@ -31,6 +31,11 @@ def test_json_lines_with_splits(write):
     assert task.examples("iid/test") == [Example(("c",), ("z",), "2")]
 
 
+def test_a_whole_surrogate_pair_is_a_character(write):
+    path = write("own.jsonl", '{"source": "\\ud83d\\ude00", "target": "b", "split": "train"}\n')
+    assert Own(path).examples("iid/train")[0].source == ("😀",)
+
+
 def test_tab_separated_values_without_splits_are_cut_by_seed(write):
     rows = "".join(f"{'w ' * (i % 5 + 1)}\tt{i}\n" for i in range(20))
     task = Own(write("own.tsv", "source\ttarget\n" + rows), longest_in_train=3)
@@ -57,6 +62,7 @@ def test_a_folder_has_one_file_for_each_split(write, tmp_path):
     [
         ("own.jsonl", '{"source": "a", "target": "b"}\n{"source": \n', 2, "the line is not JSON"),
         ("own.jsonl", "[" * 100_000 + "\n", 1, "the line is not JSON"),
+        ("own.jsonl", '{"source": "\\ud83d", "target": "b"}\n', 1, "half of a surrogate pair"),
         ("own.jsonl", "[1]\n", 1, "expected a JSON object with source and target, found a list"),
         ("own.jsonl", '{"source": "a"}\n', 1, "there is no 'target' (found: source)"),
         (

@@ -4,8 +4,9 @@ import sys
 import pytest
 
 from permalign.errors import DataError, PermalignError
+from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID, report_unknown
+from permalign.text.loading import load_codec
 from permalign.text.subwords import Subwords
-from permalign.text.vocabulary import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID, report_unknown
 
 CORPUS = [
     f"the {animal} {verb}s .".split() for animal in ("cat", "dog", "cow") for verb in ("run", "walk", "jump")
@@ -36,7 +37,7 @@ def test_what_is_unknown_is_counted(subwords):
 
 def test_what_is_saved_is_loaded(subwords, tmp_path):
     subwords.save(tmp_path / "pieces.json")
-    assert Subwords.load(tmp_path / "pieces.json") == subwords
+    assert Subwords.load(tmp_path / "pieces.json") == load_codec(tmp_path / "pieces.json") == subwords
 
 
 def test_too_few_pieces_are_refused():

@@ -6,16 +6,17 @@ from hypothesis import strategies as st
 
 from permalign.errors import DataError
 from permalign.tasks.grammar import END as GRAMMAR_END
-from permalign.text.vocabulary import (
+from permalign.text.codec import (
     BEGIN_ID,
     END,
     END_ID,
     PADDING_ID,
     SPECIALS,
     UNKNOWN_ID,
-    Vocabulary,
     report_unknown,
 )
+from permalign.text.loading import load_codec
+from permalign.text.vocabulary import Vocabulary
 
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 sentences = st.lists(st.lists(words.filter(lambda word: word not in SPECIALS)))
@@ -35,7 +36,7 @@ def test_what_is_saved_is_loaded(tmp_path_factory, corpus):
     path = tmp_path_factory.mktemp("vocabulary") / "words.json"
     vocabulary = Vocabulary.build(corpus)
     vocabulary.save(path)
-    assert Vocabulary.load(path) == vocabulary
+    assert Vocabulary.load(path) == load_codec(path) == vocabulary
     assert [file.name for file in path.parent.iterdir()] == ["words.json"]
 
 
@@ -97,6 +98,13 @@ def test_another_file_is_refused(tmp_path, content, words):
     with pytest.raises(DataError, match=words) as caught:
         Vocabulary.load(path)
     assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_codec_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "words.json"
+    path.write_text('{"format": "permalign cipher", "version": 1}')
+    with pytest.raises(DataError, match="is not a vocabulary or subwords that permalign saved"):
+        load_codec(path)
 
 
 def test_a_missing_file_or_folder_is_named(tmp_path):

@@ -16,8 +16,7 @@ from permalign.errors import DataError
 from permalign.tasks.base import Example
 from permalign.tasks.files import read_table, read_text
 from permalign.tasks.location import dataset_file
-from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask
-from permalign.tasks.translation import cut_by_options
+from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask, cut_by_options
 
 CONDITION_COLUMNS = {"split": "iid", "iid": "iid", "temp": "temp", "len": "len"}
 SUFFIXES = (".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz")
@@ -183,11 +182,23 @@ def _parse(text: str, path: Path, number: int) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", "it is nested too deeply")
         raise DataError(f"the line is not JSON ({reason}).", path, number) from None
+    if "\\ud" in text.lower() and not _is_text(record):
+        raise DataError(
+            "the line has half of a surrogate pair, which is no text.", path, number
+        )
     if not isinstance(record, dict):
         raise DataError(
             f"expected a JSON object with source and target, found a {type(record).__name__}.", path, number
         )
     return record
+
+
+def _is_text(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parts(record: Mapping[str, object], path: Path, number: int) -> dict[str, str]:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from permalign.tasks.base import Example
+from permalign.text.codec import PADDING_ID, Codec
 from permalign.text.sampler import BucketSampler
-from permalign.text.vocabulary import PADDING_ID, Encoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Batches:
 
     Args:
         examples: encoded once, when this is made.
-        source_encoder: for the sources.
-        target_encoder: for the targets.
+        source_codec: for the sources.
+        target_codec: for the targets.
         token_budget: how many tokens a batch may have, padding and both sides included.
         seed: of the shuffling.
         shuffle: whether to shuffle at all.
@@ -61,8 +61,8 @@ class Batches:
     def __init__(
         self,
         examples: Sequence[Example],
-        source_encoder: Encoder,
-        target_encoder: Encoder,
+        source_codec: Codec,
+        target_codec: Codec,
         token_budget: int,
         *,
         seed: int = 0,
@@ -70,8 +70,8 @@ class Batches:
         maximum_examples: int | None = None,
     ) -> None:
         self._examples = examples
-        self._sources = [source_encoder.encode(example.source) for example in examples]
-        self._targets = [target_encoder.encode(example.target) for example in examples]
+        self._sources = [source_codec.encode(example.source) for example in examples]
+        self._targets = [target_codec.encode(example.target) for example in examples]
         lengths = [
             (len(source), len(target)) for source, target in zip(self._sources, self._targets, strict=True)
         ]

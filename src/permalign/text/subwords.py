@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from permalign.errors import DataError, PermalignError
-from permalign.text.vocabulary import (
+from permalign.text.codec import (
     BEGIN,
     BEGIN_ID,
     END,
@@ -17,9 +17,9 @@ from permalign.text.vocabulary import (
     PADDING_ID,
     UNKNOWN,
     UNKNOWN_ID,
-    read_encoder,
+    read_codec,
     until_end,
-    write_encoder,
+    write_codec,
 )
 
 
@@ -91,12 +91,12 @@ class Subwords:
 
     def save(self, path: str | Path) -> None:
         """Write the model as JSON."""
-        write_encoder(path, "subwords", base64.b64encode(self._model).decode("ascii"))
+        write_codec(path, "subwords", base64.b64encode(self._model).decode("ascii"))
 
     @classmethod
     def load(cls, path: str | Path) -> "Subwords":
         """Read what `save` wrote; anything else is a `DataError`."""
-        content = read_encoder(path, "subwords")
+        _, content = read_codec(path, "subwords")
         try:
             return cls(base64.b64decode(str(content), validate=True))
         except (binascii.Error, RuntimeError):

@@ -1,39 +1,11 @@
 """Words as numbers."""
 
-import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from permalign.errors import DataError
-
-PADDING, UNKNOWN, BEGIN, END = SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
-PADDING_ID, UNKNOWN_ID, BEGIN_ID, END_ID = range(len(SPECIALS))
-
-FORMAT_VERSION = 1
-
-
-class Encoder(Protocol):
-    """What turns tokens into numbers and back; the first four numbers are those of `SPECIALS`."""
-
-    def __len__(self) -> int:
-        """How many numbers there are."""
-        ...
-
-    def encode(self, tokens: Sequence[str]) -> list[int]:
-        """The numbers of a sentence, without begin and end; never that of padding."""
-        ...
-
-    def decode(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """The tokens of a sentence up to its end, without padding and begin."""
-        ...
-
-    def save(self, path: str | Path) -> None:
-        """Write it as JSON."""
-        ...
+from permalign.text.codec import SPECIALS, UNKNOWN_ID, read_codec, until_end, write_codec
 
 
 class Vocabulary:
@@ -107,92 +79,15 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Write the words as JSON, with one word a line for the human reader."""
-        write_encoder(path, "vocabulary", self._tokens[len(SPECIALS) :])
+        write_codec(path, "vocabulary", self._tokens[len(SPECIALS) :])
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
         """Read what `save` wrote; anything else is a `DataError`."""
-        words = read_encoder(path, "vocabulary")
+        _, words = read_codec(path, "vocabulary")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise DataError("expected the words as a list of strings.", path)
         try:
             return cls(words)
         except ValueError as error:
             raise DataError(str(error), path) from None
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownReport:
-    """How much of a text an encoder does not know.
-
-    Attributes:
-        running: how many tokens the text has.
-        unknown: how many of them contain something unknown.
-        most_frequent: the unknown tokens that occur most often.
-    """
-
-    running: int
-    unknown: int
-    most_frequent: tuple[str, ...]
-
-    def __str__(self) -> str:
-        share = self.unknown / max(self.running, 1)
-        words = f", most often: {' '.join(self.most_frequent)}" if self.most_frequent else ""
-        return f"{self.unknown:,} of {self.running:,} tokens ({share:.1%}) are unknown{words}"
-
-
-def report_unknown(encoder: Encoder, sentences: Iterable[Sequence[str]], show: int = 5) -> UnknownReport:
-    """Count the tokens that `encode` loses.
-
-    >>> print(report_unknown(Vocabulary(["the", "cat"]), [["the", "cow"], ["the", "cat"]]))
-    1 of 4 tokens (25.0%) are unknown, most often: cow
-    """
-    counts = Counter(token for sentence in sentences for token in sentence)
-    unknown = {token: count for token, count in counts.items() if UNKNOWN_ID in encoder.encode([token])}
-    ranked = sorted(unknown, key=lambda token: (-unknown[token], token))
-    return UnknownReport(counts.total(), sum(unknown.values()), tuple(ranked[:show]))
-
-
-def until_end(numbers: Iterable[int], size: int) -> list[int]:
-    """The numbers before the first end, without padding and begin; one that is out of range is an error."""
-    kept = []
-    for number in numbers:
-        if not 0 <= number < size:
-            raise ValueError(f"numbers must be from 0 to {size - 1}, found {number}.")
-        if number == END_ID:
-            break
-        if number not in (PADDING_ID, BEGIN_ID):
-            kept.append(number)
-    return kept
-
-
-def write_encoder(path: str | Path, kind: str, content: object) -> None:
-    """Write an encoder's JSON file so that it is there completely or not at all."""
-    path = Path(path)
-    record = {"format": f"permalign {kind}", "version": FORMAT_VERSION, "content": content}
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_text(json.dumps(record, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror}).", path) from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def read_encoder(path: str | Path, kind: str) -> object:
-    """The content of an encoder's JSON file."""
-    try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror}).", path) from None
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"is not JSON ({error}).", path) from None
-    if not isinstance(record, dict) or record.get("format") != f"permalign {kind}":
-        raise DataError(f"is not a {kind} that permalign saved.", path)
-    if record.get("version") != FORMAT_VERSION:
-        raise DataError(
-            f"has version {record.get('version')!r} of the format; this permalign reads {FORMAT_VERSION}.",
-            path,
-        )
-    return record.get("content")
