@@ -49,6 +49,14 @@ def test_other_columns_can_be_the_source_and_the_target(write):
     assert task.examples("len/test") == [Example(("no",), ("nein",), "3")]
 
 
+def test_splits_in_the_data_win_over_sizes_and_say_so(write):
+    path = write("own.tsv", "source\ttarget\tsplit\na\tb\ttrain\nc\td\tdev\n")
+    assert Own(path).notes == ()
+    task = Own(path, test_size=1)
+    assert [len(task.examples(split)) for split in task.splits] == [1, 1, 0]
+    assert task.notes[0].endswith("the sizes asked for do not count.")
+
+
 def test_a_folder_has_one_file_for_each_split(write, tmp_path):
     write("folder/train.jsonl", '{"source": "a", "target": "b"}\n' * 2)
     write("folder/len/test.tsv", "source\ttarget\na\tb\n")
@@ -117,7 +125,9 @@ def test_a_folder_without_or_with_too_many_files_is_refused(write, tmp_path):
         Own(tmp_path).examples("iid/train")
     for name in ("train.jsonl", "train.tsv"):
         write(name, json.dumps({"source": "a", "target": "b"}))
-    with pytest.raises(DataError, match="one split too many"):
+    with pytest.raises(
+        DataError, match="does not fit: a folder has at most one file for each of train, dev, test"
+    ):
         Own(tmp_path).examples("iid/train")
 
 

@@ -105,14 +105,10 @@ def read_codec(path: str | Path, *kinds: str) -> tuple[str, object]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON ({error}).", path) from None
     found = record.get("format") if isinstance(record, dict) else None
-    for kind in kinds:
-        if found == f"permalign {kind}":
-            break
-    else:
+    kind = next((kind for kind in kinds if found == f"permalign {kind}"), None)
+    if kind is None:
         raise DataError(f"is not a {' or '.join(kinds)} that permalign saved.", path)
-    if record.get("version") != FORMAT_VERSION:
-        raise DataError(
-            f"has version {record.get('version')!r} of the format; this permalign reads {FORMAT_VERSION}.",
-            path,
-        )
+    version = record.get("version")
+    if version != FORMAT_VERSION:
+        raise DataError(f"has version {version!r} of the format; expected {FORMAT_VERSION}.", path)
     return kind, record.get("content")
