@@ -149,7 +149,17 @@ class Grammar:
 
         A decoder that keeps `State.advance` in its hypotheses need not walk the prefix each time.
         """
-        return self._walk(prefix).allowed
+        return self.state(prefix).allowed
+
+    def state(self, prefix: Sequence[str]) -> State:
+        """The state after these tokens; a `GrammarError` says which of them cannot stand where it does."""
+        state = self.initial
+        for position, token in enumerate(prefix, start=1):
+            try:
+                state = state.advance(token)
+            except GrammarError as error:
+                raise GrammarError(f"Token {position}: {error}") from None
+        return state
 
     def linearise(self, program: Program) -> list[str]:
         """The tokens of a program, which `read` turns back into the very same program.
@@ -173,21 +183,12 @@ class Grammar:
             GrammarError: they are no program. The message gives the first token that cannot stand where it
                 does (counted from 1) and what could.
         """
-        state = self._walk(tokens)
+        state = self.state(tokens)
         if not state.complete:
             raise GrammarError(
                 f"The program stops after {len(tokens)} tokens; expected {_listed(state.allowed)} next."
             )
         return from_preorder(self._read(tokens))
-
-    def _walk(self, tokens: Sequence[str]) -> State:
-        state = self.initial
-        for position, token in enumerate(tokens, start=1):
-            try:
-                state = state.advance(token)
-            except GrammarError as error:
-                raise GrammarError(f"Token {position}: {error}") from None
-        return state
 
     def _accepts(self, state: State, tokens: Sequence[str]) -> bool:
         for token in tokens:

@@ -1,6 +1,6 @@
 """Which questions train, develop and test in each condition.
 
-The numbers are in ``splits.json``, so that everybody has the same splits (training is whatever is left):
+The numbers are in ``splits/geoquery.json``, so that everybody has the same splits (training is the rest):
 
 - ``iid``: the standard 600 and 280 questions; Herzig and Berant's 60 of the 600 are for development.
 - ``temp``: Herzig and Berant's split by template, no template in two parts.
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
+_SPLITS = files("permalign.tasks").joinpath("splits", "geoquery.json")
 QUESTIONS = 880
 CONDITIONS = ("iid", "temp", "len", "len_all")
 PARTS = ("train", "dev", "test")
@@ -25,7 +26,7 @@ def split_ids() -> Mapping[str, list[int]]:
     >>> [len(split_ids()[f"iid/{part}"]) for part in PARTS]
     [540, 60, 280]
     """
-    held_out = json.loads(files(__package__).joinpath("splits.json").read_text(encoding="utf-8"))
+    held_out = json.loads(_SPLITS.read_text(encoding="utf-8"))
     found: dict[str, list[int]] = {}
     for condition in CONDITIONS:
         dev, test = held_out[condition]["dev"], held_out[condition]["test"]

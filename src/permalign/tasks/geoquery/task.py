@@ -29,7 +29,8 @@ class GeoQuery(Task):
     """
 
     name = "geoquery"
-    description = "questions about US geography to FunQL, in several languages; IID, TEMP, LEN and execution"
+    description = "questions about US geography to FunQL, in several languages; IID, TEMP and LEN"
+    metric = "exact match, execution accuracy"
 
     def __init__(
         self, language: str = "en", write_all: bool = False, data_dir: str | Path | None = None
