@@ -135,6 +135,8 @@ def read_table(
     if header and not rows:
         raise DataError("the file is empty; expected a line that names the columns.", file.path, 1)
     names = rows.pop(0).columns if header else ()
+    if len(set(names)) != len(names):
+        raise DataError(f"two columns have the same name ({', '.join(names)}).", file.path, 1)
     return Table(file.path, names, rows, file.skipped)
 
 
