@@ -24,7 +24,7 @@ Numbers = Mapping[Thing | None, Number]
 Denotation = frozenset[str | Number]
 """An answer: entities as FunQL names them, or numbers."""
 
-MAJOR = {"city": 150_000, "river": 750, "lake": 5_000}
+MAJOR = {"city": ("population", 150_000), "river": ("length", 750), "lake": ("area", 5_000)}
 """A major city has more people, a major river is longer (km), a major lake larger (square km).
 
 For cities and rivers these are the bounds of the recorded answers. Lakes have none there; ours leaves the
@@ -46,13 +46,12 @@ class Executor:
     def __init__(self, world: World) -> None:
         self._world = world
         capitals = {city for cities in world.capital.values() for city in cities}
-        density = {
-            thing: world.population[thing] / area
-            for thing, area in world.area.items()
-            if thing.kind != "lake"
-        }
-        size = {thing: number for thing, number in world.area.items() if thing.kind in {"state", "country"}}
-        size |= {thing: number for thing, number in world.population.items() if thing.kind == "city"}
+        population, area = world.measures["population"], world.measures["area"]
+        length, elevation = world.measures["length"], world.measures["elevation"]
+        lands = {thing: number for thing, number in area.items() if thing.kind in {"state", "country"}}
+        cities = {thing: number for thing, number in population.items() if thing.kind == "city"}
+        density = {thing: population[thing] / number for thing, number in lands.items()}
+        size = lands | cities
         self._filters: dict[str, Callable[[Thing], bool]] = {
             "state": lambda thing: thing.kind == "state",
             "city": lambda thing: thing.kind == "city",
@@ -76,25 +75,25 @@ class Executor:
             "high_point_2": _lookup(inverse(world.high_point)),
             "low_point_1": _lookup(world.low_point),
             "low_point_2": _lookup(inverse(world.low_point)),
-            "higher_2": lambda thing: _more(world.elevation, thing),
-            "lower_2": lambda thing: _more({place: -n for place, n in world.elevation.items()}, thing),
-            "longer": lambda thing: _more(world.length, thing),
+            "higher_2": lambda thing: _more(elevation, thing),
+            "lower_2": lambda thing: _more({place: -n for place, n in elevation.items()}, thing),
+            "longer": lambda thing: _more(length, thing),
         }
         self._measures: dict[str, Measure] = {
-            "population_1": world.population,
-            "area_1": world.area,
+            "population_1": population,
+            "area_1": area,
             "density_1": density,
-            "elevation_1": world.elevation,
-            "len": world.length,
+            "elevation_1": elevation,
+            "len": length,
             "size": size,
         }
         self._superlatives: dict[str, tuple[Measure, Callable[[Iterable[Number]], Number]]] = {
             "largest": (size, max),
             "smallest": (size, min),
-            "longest": (world.length, max),
-            "shortest": (world.length, min),
-            "highest": (world.elevation, max),
-            "lowest": (world.elevation, min),
+            "longest": (length, max),
+            "shortest": (length, min),
+            "highest": (elevation, max),
+            "lowest": (elevation, min),
         }
 
     def __call__(self, program: Program) -> Denotation:
@@ -145,7 +144,9 @@ class Executor:
             return {None: sum(self._numbers(argument).values())}
         if function == "elevation_2":
             wanted = set(self._numbers(argument).values())
-            return frozenset(place for place, number in self._world.elevation.items() if number in wanted)
+            return frozenset(
+                place for place, number in self._world.measures["elevation"].items() if number in wanted
+            )
         if function in self._superlatives:
             return self._superlative(function, self._value(argument))
         raise ExecutionError(f"there is no function {function!r} of one argument.")
@@ -192,8 +193,10 @@ class Executor:
         return value
 
     def _is_major(self, thing: Thing) -> bool:
-        measures = {"city": self._world.population, "river": self._world.length, "lake": self._world.area}
-        return thing.kind in measures and measures[thing.kind].get(thing, 0) > MAJOR[thing.kind]
+        if thing.kind not in MAJOR:
+            return False
+        measure, bound = MAJOR[thing.kind]
+        return self._world.measures[measure].get(thing, 0) > bound
 
 
 def _lookup(relation: Mapping[Thing, set[Thing]]) -> Callable[[Thing], Iterable[Thing]]:

@@ -66,10 +66,8 @@ class World:
     high_point: Relation = field(default_factory=_relation)
     low_point: Relation = field(default_factory=_relation)
     mountains: set[Thing] = field(default_factory=set)
-    population: Measure = field(default_factory=dict)
-    area: Measure = field(default_factory=dict)
-    length: Measure = field(default_factory=dict)
-    elevation: Measure = field(default_factory=dict)
+    measures: defaultdict[str, Measure] = field(default_factory=lambda: defaultdict(dict))
+    """What is known in numbers: population, area, length and elevation, each of the things that have one."""
 
     def add(self, thing: Thing, *, inside: Iterable[Thing] = (), **measures: Number) -> Thing:
         """Record that a thing exists, where it is, and what is known of it."""
@@ -77,26 +75,20 @@ class World:
         self.named[thing.kind, thing.name].add(thing)
         self.within[thing].update(inside)
         for measure, number in measures.items():
-            cast(Measure, getattr(self, measure))[thing] = number
+            self.measures[measure][thing] = number
         return thing
 
 
 def world_of(facts: Geobase) -> World:
     """The world the facts describe."""
     world = World()
-    countries = [
-        world.add(
-            Thing("country", _name(fact)), population=_number(fact, "population"), area=_number(fact, "area")
-        )
-        for fact in facts["country"]
-    ]
+    countries = []
+    for fact in facts["country"]:
+        people, area = _number(fact, "population"), _number(fact, "area")
+        countries.append(world.add(Thing("country", _name(fact)), population=people, area=area))
     for fact in facts["state"]:
-        state = world.add(
-            Thing("state", _name(fact)),
-            inside=countries,
-            population=_number(fact, "population"),
-            area=_number(fact, "area"),
-        )
+        people, area = _number(fact, "population"), _number(fact, "area")
+        state = world.add(Thing("state", _name(fact)), inside=countries, population=people, area=area)
         capital = Thing("city", _name(fact, "capital"), _name(fact, "abbreviation"))
         world.capital[state].add(world.add(capital, inside=[state, *countries]))
     for fact in facts["city"]:
@@ -106,10 +98,7 @@ def world_of(facts: Geobase) -> World:
     _add_waters(world, facts, countries)
     _add_places(world, facts, countries)
     for fact in facts["border"]:
-        neighbours = cast(list[str], fact["neighbours"])
-        world.borders[Thing("state", _name(fact, "state"))].update(
-            Thing("state", name) for name in neighbours
-        )
+        world.borders[Thing("state", _name(fact, "state"))].update(_states(fact, "neighbours"))
     return world
 
 
@@ -134,7 +123,7 @@ def _add_places(world: World, facts: Geobase, countries: list[Thing]) -> None:
     for fact in facts["mountain"]:
         state = Thing("state", _name(fact, "state"))
         height = _number(fact, "height")
-        same = [point for point in world.high_point[state] if world.elevation[point] == height]
+        same = [point for point in world.high_point[state] if world.measures["elevation"][point] == height]
         mountain = same[0] if same else Thing("place", _name(fact), state.name)
         world.mountains.add(world.add(mountain, inside=[state, *countries], elevation=height))
         world.named["place", _name(fact)].add(mountain)
