@@ -113,6 +113,7 @@ def test_examples_carry_what_is_needed_to_answer(task, expected):
     assert example.meta["entities"] == ("countryid('usa')",)
     for number, example in all_examples(task).items():
         assert task.answer(example, example.target) == expected[number]["funql"] == example.meta["funql"]
+        assert list(example.meta["entities"]) == expected[number]["entities"]
         assert task.is_correct(example, example.target)
 
 

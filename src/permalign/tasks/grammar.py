@@ -9,8 +9,8 @@ order, without brackets. Some constants may be left out (GeoQuery's ``all``: ``r
 yet read; as functions have several rules, it is one of a set of such sequences. A `State` holds the set as a
 trie: for each type that may come next, the state after it. Since ``X A | X B = X (A | B)``, sets are merged
 exactly, so the trie has one branch for each type and does not grow with the number of ways to type the
-prefix. States are interned and remember their successors: a step costs two dictionary look-ups once it was
-made before, and no more than the trie's depth times the number of types the first time.
+prefix. States are interned and remember their successors: a step is a dictionary look-up once it was made
+before, and the first time costs about as much as the trie has branches.
 
 **Reading.** Write out every node in prefix order, with the constants that were left out. Where two programs
 have the same tokens, take the one that, at the first node at which they differ, has the constant that was
@@ -207,14 +207,15 @@ class Grammar:
                 function = tokens[position]
                 arities = sorted({len(rule.arguments) for rule in self._rules_of[function]})
                 choices += [(function, arity, position + 1) for arity in arities]
-            for function, arity, after in choices:
-                following = self._after_node((state,), function, arity)
-                if following is not None and self._accepts(following, tokens[after:]):
-                    nodes.append((function, arity))
-                    state, position = following, after
-                    break
-            else:
-                raise AssertionError(f"no reading of token {position + 1}, though the tokens are readable")
+            possible = [
+                ((function, arity), after, following)
+                for function, arity, after in choices
+                if (following := self._after_node((state,), function, arity))
+            ]
+            # Some choice leads to the end, since the tokens are readable; so the last needs no trying out.
+            fitting = (choice for choice in possible[:-1] if self._accepts(choice[2], tokens[choice[1] :]))
+            node, position, state = next(fitting, possible[-1])
+            nodes.append(node)
         return nodes
 
     def _check_types(self, nodes: Sequence[tuple[str, int]]) -> None:

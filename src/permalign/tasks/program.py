@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 DEEPEST = 200
-"""Brackets nested deeper than this are refused: no question needs them, and recursion has its limits."""
+"""What is nested deeper than this is refused: nobody needs it, and recursion has its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,19 @@ class Program:
             node = waiting.pop()
             yield node
             waiting.extend(reversed(node.arguments))
+
+    @property
+    def depth(self) -> int:
+        """How many functions are nested at most; a constant has depth 1.
+
+        >>> Program("and", (Program("run"), Program("twice", (Program("jump"),)))).depth
+        3
+        """
+        depth, level = 0, [self]
+        while level:
+            depth += 1
+            level = [argument for node in level for argument in node.arguments]
+        return depth
 
 
 def from_preorder(symbols: Sequence[tuple[str, int]]) -> Program:

@@ -16,7 +16,7 @@ from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, QUESTIONS, split_
 from permalign.tasks.geoquery.world import world_of
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.location import dataset_file
-from permalign.tasks.program import Program
+from permalign.tasks.program import DEEPEST, Program, bracketed
 
 
 class GeoQuery(Task):
@@ -56,7 +56,7 @@ class GeoQuery(Task):
         """The full FunQL, with the question's own entities in the place of the masks.
 
         Raises:
-            ValueError: the output cannot be read, or masks more entities than the question has.
+            ValueError: the output cannot be read, masks more entities than the question has, or is too deep.
         """
         return write_funql(self._full_program(output, example))
 
@@ -81,8 +81,12 @@ class GeoQuery(Task):
             return False
 
     def _full_program(self, output: Sequence[str], example: Example) -> Program:
-        entities = [read_funql(entity) for entity in cast(Sequence[str], example.meta["entities"])]
-        return unmask(self.grammar.read(output), entities)
+        masked = self.grammar.read(output)
+        if masked.depth > DEEPEST:
+            raise ValueError(f"the program is nested {masked.depth} deep; {DEEPEST} is the most.")
+        return unmask(
+            masked, [read_funql(entity) for entity in cast(Sequence[str], example.meta["entities"])]
+        )
 
     @cached_property
     def _executor(self) -> Executor:
@@ -102,7 +106,7 @@ class GeoQuery(Task):
         meta = {
             "funql": question.funql,
             "template": question.template,
-            "entities": tuple(write_funql(entity) for entity in question.entities),
+            "entities": tuple("".join(bracketed(entity)) for entity in question.entities),
         }
         target = question.program_all if self.write_all else question.program
         return Example(tuple(question.text.split()), target, str(question.id), meta)
