@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from permalign.tasks.grammar import Grammar, Rule
 from permalign.tasks.program import Program
 
-# A grammar with everything that makes reading hard: a function of zero, one or two arguments, a constant that
-# may be left out, two types for the same function.
+# Small enough to enumerate, with what makes reading hard: a constant that may be left out, a function with
+# several types, and one that takes two arguments of the same type.
 TOY = Grammar(
     ["City", "State"],
     [

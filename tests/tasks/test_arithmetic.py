@@ -119,6 +119,7 @@ def _written(form):
     ("options", "words"),
     [
         ({"depth": 2}, "depth is 2; a single digit has depth 3 already"),
+        ({"depth": 204, "longest": 5_000}, "depth is 204; 203 is the most"),
         ({"depth": 20, "longest": 60}, "longest is 60, but depth 20 takes at least 69 tokens"),
         ({"notation": "infix"}, "notation is 'infix'; expected 'postfix' or 'prefix'"),
     ],

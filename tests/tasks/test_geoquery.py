@@ -187,6 +187,8 @@ def test_any_language_works_without_code(corpus, tmp_path):
     path = corpus("".join(BLOCK.format(id=i, nl="ποτάμι", mrl="answer(river(all))") for i in range(880)))
     example = GeoQuery("xx", data_dir=tmp_path).examples("len/train")[0]
     assert (example.source, example.target) == (("ποτάμι",), ("river",))
+    with pytest.raises(DataError, match=r"geobase: there is no such file"):
+        GeoQuery("xx", data_dir=tmp_path).execute(["river"], example)
     corpus(path.read_text(encoding="utf-8").replace("id:879\n", "id:880\n"))
     with pytest.raises(DataError, match=r"xx\.corpus: question 879 is missing; expected ids 0 to 879"):
         GeoQuery("xx", data_dir=tmp_path).examples("len/train")

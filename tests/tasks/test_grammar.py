@@ -1,3 +1,4 @@
+import json
 import time
 from itertools import product
 
@@ -179,6 +180,14 @@ def test_a_step_takes_less_than_fifty_microseconds():
             assert token in state.allowed_within(30)
             state = state.advance(token)
         assert (time.perf_counter() - began) / len(program) < steps_bound
+
+
+def test_the_programs_of_geoquery_need_few_states(data_dir):
+    grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
+    with (data_dir / "geoquery/expected/geoquery.jsonl").open(encoding="utf-8") as stream:
+        for line in stream:
+            grammar.read(json.loads(line)["program"].split())
+    assert len(grammar._states) <= 200
 
 
 def test_deep_nesting_stays_quick():

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from permalign.tasks.expressions import DEPTH_OF_A_DIGIT, DIGITS, OPERATORS, Expression
+from permalign.tasks.program import DEEPEST
 from permalign.tasks.seeded import below, pick
 
 _DIGIT_WEIGHT, _OPERATOR_WEIGHT = 3, 2  # E -> digit with probability 3/5, E -> ( E op E ) with 2/5
@@ -32,6 +33,8 @@ class DepthSampler:
         if depth < DEPTH_OF_A_DIGIT:
             raise ValueError(f"depth is {depth}; a single digit has depth {DEPTH_OF_A_DIGIT} already.")
         self._nesting = depth - DEPTH_OF_A_DIGIT
+        if self._nesting > DEEPEST:
+            raise ValueError(f"depth is {depth}; {DEEPEST + DEPTH_OF_A_DIGIT} is the most.")
         needed = 4 * self._nesting + 1
         if longest < needed:
             raise ValueError(f"longest is {longest}, but depth {depth} takes at least {needed} tokens.")

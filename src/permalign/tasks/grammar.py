@@ -100,7 +100,7 @@ class State:
 class Grammar:
     """Programs whose result has one of the start types.
 
-    States are kept for the lifetime of the grammar; there are few (120 for GeoQuery's 880 programs).
+    States are kept for the lifetime of the grammar; all of GeoQuery's programs need no more than 200.
 
     Args:
         start: the types a whole program may have.

@@ -119,9 +119,10 @@ class ScanSP(Task):
             command, separator, actions = text.removeprefix("IN: ").partition(" OUT: ")
             if not text.startswith("IN: ") or not separator:
                 raise DataError("expected `IN: <command> OUT: <actions>`.", path, number)
-            if command not in all_examples():
+            example = all_examples().get(command)
+            if example is None:
                 raise DataError(f"{excerpt(command)} is no command of SCAN.", path, number)
-            expected = " ".join(self.execute(all_examples()[command].target, all_examples()[command]))
+            expected = " ".join(self.execute(example.target, example))
             if actions.rstrip() != expected:
                 raise DataError(f"the actions of {command!r} should be {expected!r}.", path, number)
             if command in seen:
