@@ -225,3 +225,26 @@ def test_without_typer_the_command_says_what_to_install(environment):
     )
     assert done.returncode == 1
     assert done.stderr == 'The command line needs typer: pip install "permalign[cli]"\n'
+
+
+def test_a_task_that_was_made_is_a_task(permalign, data_dir, tmp_path):
+    done = permalign(
+        "data", "make", "geoquery", "--language", "de", "--data-dir", data_dir, "--out", tmp_path / "de"
+    )
+    assert done.returncode == 0
+    shown = permalign(
+        "data", "show", "geoquery", "temp/dev", "--language", "de", "--data-dir", data_dir, "--json"
+    )
+    again = permalign("data", "show", "own", "temp/dev", "--path", tmp_path / "de", "--json")
+    assert shown.stdout == again.stdout != ""
+
+
+def test_flags_of_a_task(permalign):
+    shown = permalign(
+        "data", "show", "arithmetic", "depth-8/test", "--depth", 8, "--notation", "prefix", "-n", 1
+    )
+    assert shown.returncode == 0
+    assert "target  ( " in shown.stdout
+    done = permalign("data", "show", "arithmetic", "iid/dev", "--published")
+    assert done.returncode == 1
+    assert "permalign data fetch arithmetic" in done.stderr

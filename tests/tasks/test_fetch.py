@@ -254,7 +254,7 @@ def test_a_file_that_is_there_is_checked_and_kept(get, server, path):
 
 def test_a_file_where_the_folder_should_be(get, tmp_path):
     (tmp_path / "toy").write_text("in the way")
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(DataError, match="cannot be read or written"):
         get("good")
 
 

@@ -101,6 +101,11 @@ def test_a_header_names_the_columns(write):
         table.column("de")
 
 
+def test_columns_of_the_same_name_are_refused(write):
+    with pytest.raises(DataError, match=r"line 1: two columns have the same name \(en, en\)"):
+        read_table(write(b"en\ten\nx\ty\n"), header=True)
+
+
 def test_a_file_without_its_header_is_refused(write):
     with pytest.raises(DataError, match="expected a line that names the columns"):
         read_table(write(b""), header=True)

@@ -31,6 +31,11 @@ def test_json_lines_with_splits(write):
     assert task.examples("iid/test") == [Example(("c",), ("z",), "2")]
 
 
+def test_a_whole_surrogate_pair_is_a_character(write):
+    path = write("own.jsonl", '{"source": "\\ud83d\\ude00", "target": "b", "split": "train"}\n')
+    assert Own(path).examples("iid/train")[0].source == ("😀",)
+
+
 def test_tab_separated_values_without_splits_are_cut_by_seed(write):
     rows = "".join(f"{'w ' * (i % 5 + 1)}\tt{i}\n" for i in range(20))
     task = Own(write("own.tsv", "source\ttarget\n" + rows), longest_in_train=3)
@@ -42,6 +47,14 @@ def test_other_columns_can_be_the_source_and_the_target(write):
     path = write("own.tsv", "de\ten\tlen\nja\tyes\ttrain\nnein\tno\ttest\n")
     task = Own(path, source_column="en", target_column="de")
     assert task.examples("len/test") == [Example(("no",), ("nein",), "3")]
+
+
+def test_splits_in_the_data_win_over_sizes_and_say_so(write):
+    path = write("own.tsv", "source\ttarget\tsplit\na\tb\ttrain\nc\td\tdev\n")
+    assert Own(path).notes == ()
+    task = Own(path, test_size=1)
+    assert [len(task.examples(split)) for split in task.splits] == [1, 1, 0]
+    assert task.notes[0].endswith("the sizes asked for do not count.")
 
 
 def test_a_folder_has_one_file_for_each_split(write, tmp_path):
@@ -57,6 +70,7 @@ def test_a_folder_has_one_file_for_each_split(write, tmp_path):
     [
         ("own.jsonl", '{"source": "a", "target": "b"}\n{"source": \n', 2, "the line is not JSON"),
         ("own.jsonl", "[" * 100_000 + "\n", 1, "the line is not JSON"),
+        ("own.jsonl", '{"source": "\\ud83d", "target": "b"}\n', 1, "half of a surrogate pair"),
         ("own.jsonl", "[1]\n", 1, "expected a JSON object with source and target, found a list"),
         ("own.jsonl", '{"source": "a"}\n', 1, "there is no 'target' (found: source)"),
         (
@@ -111,7 +125,9 @@ def test_a_folder_without_or_with_too_many_files_is_refused(write, tmp_path):
         Own(tmp_path).examples("iid/train")
     for name in ("train.jsonl", "train.tsv"):
         write(name, json.dumps({"source": "a", "target": "b"}))
-    with pytest.raises(DataError, match="one split too many"):
+    with pytest.raises(
+        DataError, match="does not fit: a folder has at most one file for each of train, dev, test"
+    ):
         Own(tmp_path).examples("iid/train")
 
 

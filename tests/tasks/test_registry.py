@@ -36,3 +36,15 @@ def test_a_wrong_choice_says_what_there_is(name, options, words):
     with pytest.raises(TaskChoiceError) as caught:
         get_task(name, **options)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if True not in task_options(name).values()])
+def test_every_split_of_every_task_has_examples(name, data_dir):
+    task = get_task(name, data_dir=data_dir)
+    for split in task.splits:
+        examples = task.examples(split)
+        assert examples
+        assert len({example.id for example in examples}) == len(examples)
+        assert all(example.source and example.target for example in examples)
+    with pytest.raises(ValueError, match="iid/trian"):
+        task.examples("iid/trian")

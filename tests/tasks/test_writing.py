@@ -85,6 +85,14 @@ def test_any_tokens_survive_a_line(tokens):
     assert (source.split() if isinstance(source, str) else source) == tokens
 
 
+def test_a_condition_without_train_has_nothing_unseen():
+    class TestOnly(Toy):
+        splits = ("len/test",)
+
+    (test,) = task_statistics(TestOnly())
+    assert test.source.unseen is test.target.unseen is None
+
+
 def test_statistics_count_what_training_does_not_show():
     train, _, test = task_statistics(Toy())
     assert (train.split, train.examples) == ("iid/train", 2)

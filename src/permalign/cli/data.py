@@ -188,7 +188,8 @@ def _block(example: Example) -> str:
 
 
 def _cells(side: SideStatistics) -> tuple[str, str, str, str]:
-    return f"{side.mean_length:.1f}", f"{side.longest}", f"{side.vocabulary}", f"{side.unseen:.1%}"
+    unseen = "-" if side.unseen is None else f"{side.unseen:.1%}"
+    return f"{side.mean_length:.1f}", f"{side.longest}", f"{side.vocabulary}", unseen
 
 
 def _print_notes(task: Task) -> None:

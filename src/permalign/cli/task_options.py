@@ -16,6 +16,17 @@ TASK_OPTIONS: dict[str, Any] = {
             help="Folder with one folder for each dataset [default: $PERMALIGN_DATA, else the cache]."
         ),
     ],
+    "language": Annotated[str | None, typer.Option(help="geoquery: en, de, zh, or any whose file is there.")],
+    "write_all": Annotated[
+        bool | None, typer.Option("--write-all", help="geoquery: keep `all` in programs.")
+    ],
+    "notation": Annotated[str | None, typer.Option(help="arithmetic: postfix or prefix [default: postfix].")],
+    "depth": Annotated[
+        int | None, typer.Option(help="arithmetic: add a test split of this derivation depth.")
+    ],
+    "published": Annotated[
+        bool | None, typer.Option("--published", help="arithmetic: read the authors' files, generate less.")
+    ],
     "path": Annotated[Path | None, typer.Option(help="own: a .jsonl or .tsv file, or a folder of them.")],
     "source_column": Annotated[str | None, typer.Option(help="own: what a model reads [default: source].")],
     "target_column": Annotated[str | None, typer.Option(help="own: what it should write [default: target].")],
@@ -24,7 +35,10 @@ TASK_OPTIONS: dict[str, Any] = {
         Path | None, typer.Option(help="aligned, zh-en: its translation, line by line.")
     ],
     "shortest": Annotated[int | None, typer.Option(help="aligned, zh-en: leave out shorter pairs.", min=1)],
-    "longest": Annotated[int | None, typer.Option(help="aligned, zh-en: leave out longer pairs.", min=1)],
+    "longest": Annotated[
+        int | None,
+        typer.Option(help="aligned, zh-en: leave out longer pairs; arithmetic: with --depth, too.", min=1),
+    ],
     "longest_in_train": Annotated[
         int | None, typer.Option(help="aligned, zh-en, own: longer pairs are for the len split.", min=1)
     ],

@@ -46,7 +46,7 @@ class Task(ABC):
 
     @property
     def grammar(self) -> Grammar | None:
-        """The grammar of the outputs, for decoding that keeps to it; `None` if any tokens may be an output."""
+        """The grammar of the outputs, for decoding that keeps to it; `None` if there is none."""
         return None
 
     @property

@@ -34,7 +34,7 @@ class Patience:
 
     Attributes:
         timeout: seconds without a byte after which a connection counts as stalled.
-        attempts: how often to try before giving up.
+        attempts: how often to try before giving up; at least once.
         pause: seconds before the second attempt; doubled each time.
     """
 
@@ -84,28 +84,32 @@ def fetch(
 
 
 def fetch_file(file: RemoteFile, path: Path, progress: Progress, patience: Patience) -> Path:
-    """Bring one file to ``path``, trying again where that may help."""
-    if path.exists():
-        if not path.is_file() or _sha256(path) != file.sha256:
-            raise DataError("is there already, but is not the file to download. Move it away.", path)
-        progress(file, file.size)
-        return path
-    part = path.with_name(path.name + ".part")
+    """Bring one file to ``path``, unless it is there already."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for attempt in range(patience.attempts):
-            try:
-                _complete(file, part, progress, patience.timeout)
-                os.replace(part, path)
-                return path
-            except _AttemptFailedError as failure:
-                reason = str(failure)
-                if failure.final or attempt + 1 == patience.attempts:
-                    break
-            time.sleep(patience.pause * 2**attempt)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _try_repeatedly(file, path, progress, patience)
+        elif not path.is_file() or _sha256(path) != file.sha256:
+            raise DataError("is there already, but is not the file to download. Move it away.", path)
     except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror or error}).", error.filename or part) from error
-    raise _given_up(file, path, reason)
+        reason = error.strerror or error
+        raise DataError(f"cannot be read or written ({reason}).", error.filename or path) from error
+    progress(file, file.size)
+    return path
+
+
+def _try_repeatedly(file: RemoteFile, path: Path, progress: Progress, patience: Patience) -> None:
+    part = path.with_name(path.name + ".part")
+    for attempt in range(1, patience.attempts + 1):
+        try:
+            _complete(file, part, progress, patience.timeout)
+        except _AttemptFailedError as failure:
+            if failure.final or attempt == patience.attempts:
+                raise _given_up(file, path, str(failure)) from None
+            time.sleep(patience.pause * 2 ** (attempt - 1))
+        else:
+            os.replace(part, path)
+            return
 
 
 def _complete(file: RemoteFile, part: Path, progress: Progress, timeout: float) -> None:
@@ -118,7 +122,7 @@ def _complete(file: RemoteFile, part: Path, progress: Progress, timeout: float) 
         try:
             have = _download(file, part, have, progress, timeout)
         except _RangeRefusedError:
-            part.unlink()
+            part.unlink(missing_ok=True)
             raise
     if have < file.size:
         raise _AttemptFailedError(f"the connection ended after {have:,} of {file.size:,} bytes")

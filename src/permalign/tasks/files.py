@@ -84,8 +84,8 @@ def read_text(
         path: the file.
         blank: what to do with a line of nothing but white space: refuse it, leave it out and count it, or
             keep it (as where the lines of two files belong together).
-        windows_line_ends: whether ``\\r\\n`` may end a line as well (some upstream files have it); a carriage
-            return anywhere else stays an error.
+        windows_line_ends: whether a carriage return may precede the line feed (as in some upstream files);
+            anywhere else it stays an error.
 
     Raises:
         DataError: the file cannot be read as text; the message gives the name and the line.
@@ -135,6 +135,8 @@ def read_table(
     if header and not rows:
         raise DataError("the file is empty; expected a line that names the columns.", file.path, 1)
     names = rows.pop(0).columns if header else ()
+    if len(set(names)) != len(names):
+        raise DataError(f"two columns have the same name ({', '.join(names)}).", file.path, 1)
     return Table(file.path, names, rows, file.skipped)
 
 

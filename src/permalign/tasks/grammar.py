@@ -9,8 +9,8 @@ order, without brackets. Some constants may be left out (GeoQuery's ``all``: ``r
 yet read; as functions have several rules, it is one of a set of such sequences. A `State` holds the set as a
 trie: for each type that may come next, the state after it. Since ``X A | X B = X (A | B)``, sets are merged
 exactly, so the trie has one branch for each type and does not grow with the number of ways to type the
-prefix. States are interned and remember their successors: a step costs two dictionary look-ups once it was
-made before, and no more than the trie's depth times the number of types the first time.
+prefix. States are interned and remember their successors: a step is a dictionary look-up once it was made
+before, and the first time costs about as much as the trie has branches.
 
 **Reading.** Write out every node in prefix order, with the constants that were left out. Where two programs
 have the same tokens, take the one that, at the first node at which they differ, has the constant that was
@@ -22,6 +22,7 @@ undoes it.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from permalign.tasks.excerpt import excerpt
 from permalign.tasks.program import Program, from_preorder
 
 END: Final = "</s>"
@@ -50,17 +51,9 @@ class State:
         shortest: how many more tokens the shortest program needs.
     """
 
-    __slots__ = (
-        "_cost",
-        "_finished",
-        "_grammar",
-        "_next",
-        "_rests",
-        "_settled",
-        "allowed",
-        "complete",
-        "shortest",
-    )
+    complete: bool
+    allowed: frozenset[str]
+    shortest: int
 
     def __init__(self, grammar: "Grammar", finished: bool, rests: dict[str, "State"]) -> None:
         self._grammar = grammar
@@ -83,15 +76,15 @@ class State:
         state = self._next.get(token)
         if state is None:
             if token not in self.allowed or token == END:
-                raise GrammarError(f"{token!r} may not come here; expected {_listed(self.allowed)}.")
+                raise GrammarError(f"{excerpt(token)} may not come here; expected {_listed(self.allowed)}.")
             state = self._next[token] = self._grammar._after_token(self._settled, token)
         return state
 
     def allowed_within(self, tokens: int) -> frozenset[str]:
         """The tokens after which a program can still be finished in ``tokens`` tokens, counting this one.
 
-        A decoder that may write ``n`` tokens starts with ``allowed_within(n)``, then ``allowed_within(n - 1)``,
-        and never gets stuck; with nothing left only `END` is allowed, which does not count as a token.
+        A decoder that may write n tokens starts with ``allowed_within(n)``, goes on with ``n - 1`` and never
+        gets stuck; with nothing left only `END` is allowed, which does not count as a token.
 
         Raises:
             ValueError: no program is that short.
@@ -106,6 +99,8 @@ class State:
 
 class Grammar:
     """Programs whose result has one of the start types.
+
+    States are kept for the lifetime of the grammar; all of GeoQuery's programs need no more than 200.
 
     Args:
         start: the types a whole program may have.
@@ -123,7 +118,7 @@ class Grammar:
     True
     >>> sorted(grammar.follow(["exclude", "mississippi"]))
     ['exclude', 'mississippi', 'river']
-    >>> sorted(grammar.follow(tokens))
+    >>> sorted(grammar.follow(["exclude", "mississippi", "mississippi"]))
     ['</s>']
     """
 
@@ -154,7 +149,17 @@ class Grammar:
 
         A decoder that keeps `State.advance` in its hypotheses need not walk the prefix each time.
         """
-        return self._walk(prefix).allowed
+        return self.state(prefix).allowed
+
+    def state(self, prefix: Sequence[str]) -> State:
+        """The state after these tokens; a `GrammarError` says which of them cannot stand where it does."""
+        state = self.initial
+        for position, token in enumerate(prefix, start=1):
+            try:
+                state = state.advance(token)
+            except GrammarError as error:
+                raise GrammarError(f"Token {position}: {error}") from None
+        return state
 
     def linearise(self, program: Program) -> list[str]:
         """The tokens of a program, which `read` turns back into the very same program.
@@ -169,30 +174,21 @@ class Grammar:
         for tokens in ([function for function in written if function not in self.optional], written):
             if self._accepts(self.initial, tokens) and self._read(tokens) == nodes:
                 return tokens
-        raise GrammarError(f"The tokens {' '.join(written)!r} are read as another program.")
+        raise GrammarError(f"The tokens {excerpt(' '.join(written))} are read as another program.")
 
     def read(self, tokens: Sequence[str]) -> Program:
         """The program that these tokens stand for; see the top of this module for the choice among several.
 
         Raises:
-            GrammarError: they are no program. The message gives the first token that cannot stand where it does
-                (counted from 1) and what could.
+            GrammarError: they are no program. The message gives the first token that cannot stand where it
+                does (counted from 1) and what could.
         """
-        state = self._walk(tokens)
+        state = self.state(tokens)
         if not state.complete:
             raise GrammarError(
                 f"The program stops after {len(tokens)} tokens; expected {_listed(state.allowed)} next."
             )
         return from_preorder(self._read(tokens))
-
-    def _walk(self, tokens: Sequence[str]) -> State:
-        state = self.initial
-        for position, token in enumerate(tokens, start=1):
-            try:
-                state = state.advance(token)
-            except GrammarError as error:
-                raise GrammarError(f"Token {position}: {error}") from None
-        return state
 
     def _accepts(self, state: State, tokens: Sequence[str]) -> bool:
         for token in tokens:
@@ -202,7 +198,7 @@ class Grammar:
         return state.complete
 
     def _read(self, tokens: Sequence[str]) -> list[tuple[str, int]]:
-        """The nodes of the preferred program, each with its number of arguments; the tokens must be readable."""
+        """The nodes of the preferred program, each with its number of arguments, of readable tokens."""
         state, position = self.initial, 0
         nodes: list[tuple[str, int]] = []
         while position < len(tokens) or state._rests:
@@ -211,14 +207,15 @@ class Grammar:
                 function = tokens[position]
                 arities = sorted({len(rule.arguments) for rule in self._rules_of[function]})
                 choices += [(function, arity, position + 1) for arity in arities]
-            for function, arity, after in choices:
-                following = self._after_node((state,), function, arity)
-                if following is not None and self._accepts(following, tokens[after:]):
-                    nodes.append((function, arity))
-                    state, position = following, after
-                    break
-            else:
-                raise AssertionError(f"no reading of token {position + 1}, though the tokens are readable")
+            possible = [
+                ((function, arity), after, following)
+                for function, arity, after in choices
+                if (following := self._after_node((state,), function, arity))
+            ]
+            # Some choice leads to the end, since the tokens are readable; so the last needs no trying out.
+            fitting = (choice for choice in possible[:-1] if self._accepts(choice[2], tokens[choice[1] :]))
+            node, position, state = next(fitting, possible[-1])
+            nodes.append(node)
         return nodes
 
     def _check_types(self, nodes: Sequence[tuple[str, int]]) -> None:
@@ -226,13 +223,12 @@ class Grammar:
         for position, (function, arity) in enumerate(nodes, start=1):
             state = self._after_node((state,), function, arity) if state else None
             if state is None:
-                known = (
-                    "takes no such argument or may not stand there"
-                    if function in self._rules_of
-                    else "is unknown"
-                )
+                if function not in self._rules_of:
+                    raise GrammarError(f"There is no function {excerpt(function)}.")
                 arguments = "1 argument" if arity == 1 else f"{arity} arguments"
-                raise GrammarError(f"Node {position}, {function!r} with {arguments}, {known}.")
+                raise GrammarError(
+                    f"{function!r} with {arguments} may not stand there (function {position})."
+                )
 
     def _after_token(self, states: Iterable[State], token: str) -> State:
         state = self._after_node(states, token)
@@ -299,5 +295,7 @@ class Grammar:
         return shortest
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(repr(name) if name != END else "the end" for name in sorted(names)) or "nothing"
+def _listed(names: Iterable[str], longest: int = 8) -> str:
+    quoted = [repr(name) if name != END else "the end" for name in sorted(names)]
+    more = [f"{len(quoted) - longest} others"] if len(quoted) > longest else []
+    return " or ".join(filter(None, [", ".join(quoted[:longest]), *more]))

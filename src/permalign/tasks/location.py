@@ -41,13 +41,14 @@ def dataset_file(folder: str, name: str, data_dir: str | Path | None = None) -> 
     path = data_root(data_dir) / folder / name
     if path.is_file():
         return path
+    remedy = f"Place {name} there{_or_fetch(folder, name, data_dir)}."
+    order = f"--data-dir, else in ${ENVIRONMENT_VARIABLE}, else in {cache_folder() / 'data'}"
+    raise DataError(f"there is no such file. {remedy} (Data is looked for in {order}.)", path)
+
+
+def _or_fetch(folder: str, name: str, data_dir: str | Path | None) -> str:
     download = download_of(folder, name)
-    fetch = f", or run `permalign data fetch {download.name}`" if download else ""
-    if fetch and data_dir:
-        fetch = fetch[:-1] + f" --data-dir {data_dir}`"
-    cache = cache_folder() / "data"
-    raise DataError(
-        f"there is no such file. Place {name} there{fetch}. "
-        f"(Data is looked for in --data-dir, else in ${ENVIRONMENT_VARIABLE}, else in {cache}.)",
-        path,
-    )
+    if download is None:
+        return ""
+    where = f" --data-dir {data_dir}" if data_dir else ""
+    return f", or run `permalign data fetch {download.name}{where}`"

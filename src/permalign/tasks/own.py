@@ -16,8 +16,7 @@ from permalign.errors import DataError
 from permalign.tasks.base import Example
 from permalign.tasks.files import read_table, read_text
 from permalign.tasks.location import dataset_file
-from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask
-from permalign.tasks.translation import cut_by_options
+from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask, cut_by_options
 
 CONDITION_COLUMNS = {"split": "iid", "iid": "iid", "temp": "temp", "len": "len"}
 SUFFIXES = (".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz")
@@ -74,7 +73,7 @@ class Own(PooledTask):
             begin = len(examples)
             examples.extend(example for example, _ in self._read(path))
             cuts.setdefault(condition, {})[part] = range(begin, len(examples))
-        return Pool(examples, cuts)
+        return Pool(examples, cuts, self._notes())
 
     def _load_file(self) -> Pool:
         examples: list[Example] = []
@@ -94,7 +93,13 @@ class Own(PooledTask):
                 seed=self._seed,
             )
             return Pool(examples, cuts)
-        return Pool(examples, places)
+        return Pool(examples, places, self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        """What to say where the data brings its own splits."""
+        if self._dev_size is self._test_size is self._longest_in_train is None:
+            return ()
+        return (f"{self._path} says itself what is train, dev and test; the sizes asked for do not count.",)
 
     def _read(self, path: Path) -> Iterator[tuple[Example, dict[str, str]]]:
         """Each example of a file, with the part it belongs to in each condition that the file names."""
@@ -154,8 +159,8 @@ def _split_files(folder: Path) -> list[tuple[str, str, Path]]:
         part = path.name.split(".")[0]
         if part not in PARTS or (condition, part) in found:
             raise DataError(
-                f"is one split too many: a folder has at most one file for each of {_words(PARTS)}, "
-                "such as train.jsonl or len/test.tsv.",
+                f"does not fit: a folder has at most one file for each of {_words(PARTS)}, such as "
+                "train.jsonl or len/test.tsv.",
                 path,
             )
         found[condition, part] = path
@@ -183,11 +188,21 @@ def _parse(text: str, path: Path, number: int) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", "it is nested too deeply")
         raise DataError(f"the line is not JSON ({reason}).", path, number) from None
+    if "\\ud" in text.lower() and not _is_text(record):
+        raise DataError("the line has half of a surrogate pair, which is no text.", path, number)
     if not isinstance(record, dict):
         raise DataError(
             f"expected a JSON object with source and target, found a {type(record).__name__}.", path, number
         )
     return record
+
+
+def _is_text(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parts(record: Mapping[str, object], path: Path, number: int) -> dict[str, str]:

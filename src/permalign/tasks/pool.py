@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
+from pathlib import Path
 from random import Random
+from typing import Literal
 
+from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
 from permalign.tasks.seeded import shuffled
 
@@ -88,6 +91,33 @@ def length_cut(lengths: Sequence[int], longest_in_train: int, seed: int) -> dict
     order = shuffled(long, Random(seed))
     half = len(order) // 2
     return _cut(len(lengths), dev=order[:half], test=order[half:])
+
+
+def cut_by_options(
+    examples: Sequence[Example],
+    path: Path,
+    *,
+    dev_size: int | None,
+    test_size: int | None,
+    longest_in_train: int | None,
+    measured_side: Literal["source", "target"] = "source",
+    seed: int,
+) -> dict[str, Cut]:
+    """Cut a pool that comes without splits; ``path`` is where it was read, for the error message."""
+    tenth = max(1, len(examples) // 10)
+    dev = tenth if dev_size is None else dev_size
+    test = tenth if test_size is None else test_size
+    if dev + test >= len(examples):
+        raise DataError(
+            f"{dev} dev and {test} test examples leave nothing to train on: the file has {len(examples)} "
+            "usable examples. Ask for fewer with --dev-size and --test-size.",
+            path,
+        )
+    cuts: dict[str, Cut] = {"iid": seeded_cut(len(examples), dev, test, seed)}
+    if longest_in_train is not None:
+        lengths = [len(pair.source if measured_side == "source" else pair.target) for pair in examples]
+        cuts["len"] = length_cut(lengths, longest_in_train, seed)
+    return cuts
 
 
 def shipped_cut(name: str, condition: str, size: int) -> dict[str, list[int]]:

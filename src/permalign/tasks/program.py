@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 DEEPEST = 200
-"""Brackets nested deeper than this are refused: no question needs them, and recursion has its limits."""
+"""What is nested deeper than this is refused: nobody needs it, and recursion has its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Program:
     arguments: tuple["Program", ...] = ()
 
     def nodes(self) -> Iterator["Program"]:
-        """This program and all it is made of, a function before its arguments, left before right.
+        """The program and all it is made of, a function before its arguments, left before right.
 
         >>> [node.function for node in Program("and", (Program("run"), Program("jump"))).nodes()]
         ['and', 'run', 'jump']
@@ -30,12 +30,25 @@ class Program:
             yield node
             waiting.extend(reversed(node.arguments))
 
+    @property
+    def depth(self) -> int:
+        """How many functions are nested at most; a constant has depth 1.
+
+        >>> Program("and", (Program("run"), Program("twice", (Program("jump"),)))).depth
+        3
+        """
+        depth, level = 0, [self]
+        while level:
+            depth += 1
+            level = [argument for node in level for argument in node.arguments]
+        return depth
+
 
 def from_preorder(symbols: Sequence[tuple[str, int]]) -> Program:
     """The program whose nodes, in the order of `Program.nodes`, are these (function, number of arguments).
 
-    >>> from_preorder([("and", 2), ("run", 0), ("jump", 0)]) == Program("and", (Program("run"), Program("jump")))
-    True
+    >>> " ".join(bracketed(from_preorder([("and", 2), ("run", 0), ("jump", 0)])))
+    'and ( run , jump )'
     """
     finished: list[Program] = []
     for function, arity in reversed(symbols):

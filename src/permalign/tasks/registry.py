@@ -8,12 +8,18 @@ import inspect
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from permalign.tasks.arithmetic import Arithmetic
 from permalign.tasks.base import Task
+from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.own import Documentation, Own
+from permalign.tasks.scan import ScanSP
 from permalign.tasks.tatoeba import Tatoeba
 from permalign.tasks.translation import Aligned, ChineseEnglish, EnglishJapanese
 
 _TASK_CLASSES: tuple[type[Task], ...] = (
+    Arithmetic,
+    ScanSP,
+    GeoQuery,
     EnglishJapanese,
     ChineseEnglish,
     Tatoeba,
@@ -38,7 +44,7 @@ def get_task(name: str, **options: object) -> Task:
     permalign.tasks.registry.TaskChoiceError: There is no task 'en-jp'. Did you mean 'en-ja'? ...
 
     Raises:
-        TaskChoiceError: there is no such task, or it does not take these options.
+        TaskChoiceError: there is no such task, or it does not take these options or their values.
     """
     task = TASKS.get(name)
     if task is None:
@@ -51,7 +57,10 @@ def get_task(name: str, **options: object) -> Task:
     missing = [_flag(option) for option, required in known.items() if required and option not in options]
     if missing:
         raise TaskChoiceError(f"The task {name} needs {' and '.join(missing)}.")
-    return task(**options)
+    try:
+        return task(**options)
+    except ValueError as error:
+        raise TaskChoiceError(f"The task {name} cannot be made so: {error}") from error
 
 
 def task_options(name: str) -> dict[str, bool]:

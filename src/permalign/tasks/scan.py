@@ -1,12 +1,13 @@
 """SCAN-SP: SCAN's commands, to be turned into programs rather than into actions."""
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
+from permalign.tasks.excerpt import excerpt
 from permalign.tasks.files import read_text
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.location import data_root, dataset_file
@@ -21,7 +22,7 @@ _PARTS = ("train", "dev", "test")
 
 
 class ScanSP(Task):
-    """Commands in, programs without brackets out; generated, with the published IID split if its files are there.
+    """Commands in, programs without brackets out, all generated; the published IID split needs its files.
 
     IID is SCAN's simple split, of which a fifth of the training commands (drawn with the seed) is kept for
     development. LEN trains on commands of up to 5 words; the longer ones are cut in two halves (always the
@@ -53,15 +54,15 @@ class ScanSP(Task):
             return ()
         folder = data_root(self.data_dir) / "scan"
         return (
-            f"IID is a split drawn with seed {self.seed}, of the same sizes as SCAN's simple split but not the "
-            f"same commands. For the published one, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
+            f"IID is drawn with seed {self.seed}: it has the sizes of SCAN's simple split, but not the same "
+            f"commands. For the published one, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
             "`permalign data fetch scan`.",
         )
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
             raise self.unknown_split(split)
-        return [self._examples[command] for command in self._commands_of[split]]
+        return [all_examples()[command] for command in self._commands_of[split]]
 
     def answer(self, example: Example, output: Sequence[str]) -> str:
         """The program with its brackets."""
@@ -72,25 +73,17 @@ class ScanSP(Task):
         return execute(program_grammar().read(output))
 
     @cached_property
-    def _examples(self) -> dict[str, Example]:
-        grammar = program_grammar()
-        return {
-            " ".join(command): Example(command, tuple(grammar.linearise(program)), str(number))
-            for number, (command, program) in enumerate(commands().items())
-        }
-
-    @cached_property
     def _commands_of(self) -> dict[str, list[str]]:
         generator = Random(self.seed)
         if self._has_files:
             train, test = self._published_split()
         else:
-            order = shuffled(list(self._examples), generator)
+            order = shuffled(list(all_examples()), generator)
             train, test = order[_TEST_SIZE:], order[:_TEST_SIZE]
         order = shuffled(train, generator)
         development = set(order[: len(order) // 5])
-        short = [c for c, e in self._examples.items() if len(e.source) <= _LONGEST_TRAINING_COMMAND]
-        long = [c for c, e in self._examples.items() if len(e.source) > _LONGEST_TRAINING_COMMAND]
+        short = [c for c, e in all_examples().items() if len(e.source) <= _LONGEST_TRAINING_COMMAND]
+        long = [c for c, e in all_examples().items() if len(e.source) > _LONGEST_TRAINING_COMMAND]
         halves = shuffled(long, Random(0))
         return {
             "iid/train": [command for command in train if command not in development],
@@ -108,17 +101,16 @@ class ScanSP(Task):
 
     def _published_split(self) -> tuple[list[str], list[str]]:
         seen: set[str] = set()
-        parts = [
-            self._read(dataset_file("scan", name, self.data_dir), seen) for name in (TRAIN_FILE, TEST_FILE)
-        ]
-        if len(seen) != len(self._examples):
-            missing = min(self._examples.keys() - seen)
+        train = self._read(dataset_file("scan", TRAIN_FILE, self.data_dir), seen)
+        test = self._read(dataset_file("scan", TEST_FILE, self.data_dir), seen)
+        if len(seen) != len(all_examples()):
+            missing = min(all_examples().keys() - seen)
             raise DataError(
-                f"{TRAIN_FILE} and {TEST_FILE} hold {len(seen):,} of the {len(self._examples):,} commands "
+                f"{TRAIN_FILE} and {TEST_FILE} hold {len(seen):,} of the {len(all_examples()):,} commands "
                 f"({missing!r} is missing). Download them again with `permalign data fetch scan`.",
                 dataset_file("scan", TEST_FILE, self.data_dir),
             )
-        return parts[0], parts[1]
+        return train, test
 
     def _read(self, path: Path, seen: set[str]) -> list[str]:
         """The commands of one file, each checked against the grammar and against the actions beside it."""
@@ -127,9 +119,10 @@ class ScanSP(Task):
             command, separator, actions = text.removeprefix("IN: ").partition(" OUT: ")
             if not text.startswith("IN: ") or not separator:
                 raise DataError("expected `IN: <command> OUT: <actions>`.", path, number)
-            if command not in self._examples:
-                raise DataError(f"{command!r} is no command of SCAN.", path, number)
-            expected = " ".join(self.execute(self._examples[command].target, self._examples[command]))
+            example = all_examples().get(command)
+            if example is None:
+                raise DataError(f"{excerpt(command)} is no command of SCAN.", path, number)
+            expected = " ".join(self.execute(example.target, example))
             if actions.rstrip() != expected:
                 raise DataError(f"the actions of {command!r} should be {expected!r}.", path, number)
             if command in seen:
@@ -137,3 +130,13 @@ class ScanSP(Task):
             seen.add(command)
             found.append(command)
         return found
+
+
+@cache
+def all_examples() -> dict[str, Example]:
+    """Every command, in alphabetical order, with its example."""
+    grammar = program_grammar()
+    return {
+        " ".join(command): Example(command, tuple(grammar.linearise(program)), str(number))
+        for number, (command, program) in enumerate(commands().items())
+    }

@@ -7,7 +7,8 @@ Commands (Lake and Baroni, 2018)::
     M -> opposite | around
 
 A program says the same with the function first, and so do its tokens: ``jump twice after walk around left``
-is ``after ( twice ( jump ) , walk ( around , left ) )``, without brackets ``after twice jump walk around left``.
+is ``after ( twice ( jump ) , walk ( around , left ) )``, without brackets
+``after twice jump walk around left``.
 """
 
 from functools import cache

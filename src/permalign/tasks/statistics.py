@@ -14,13 +14,14 @@ class SideStatistics:
         mean_length: tokens in a sentence, on average.
         longest: tokens in the longest sentence.
         vocabulary: how many different tokens there are.
-        unseen: the share of running tokens that the condition's train part does not have.
+        unseen: the share of running tokens that the condition's train part does not have; nothing where the
+            condition has no train part.
     """
 
     mean_length: float
     longest: int
     vocabulary: int
-    unseen: float
+    unseen: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def task_statistics(task: Task) -> list[SplitStatistics]:
         condition, _, part = split.partition("/")
         if part == "train":
             known[condition] = _types(examples)
-        sources, targets = known.get(condition, (set(), set()))
+        sources, targets = known.get(condition, (None, None))
         result.append(
             SplitStatistics(
                 split,
@@ -63,12 +64,12 @@ def _types(examples: Iterable[Example]) -> tuple[set[str], set[str]]:
     return sources, targets
 
 
-def _side(sentences: list[tuple[str, ...]], known: set[str]) -> SideStatistics:
+def _side(sentences: list[tuple[str, ...]], known: set[str] | None) -> SideStatistics:
     running = [token for sentence in sentences for token in sentence]
-    unseen = sum(token not in known for token in running)
+    unseen = None if known is None else sum(token not in known for token in running) / max(len(running), 1)
     return SideStatistics(
         mean_length=len(running) / max(len(sentences), 1),
         longest=max((len(sentence) for sentence in sentences), default=0),
         vocabulary=len(set(running)),
-        unseen=unseen / max(len(running), 1),
+        unseen=unseen,
     )

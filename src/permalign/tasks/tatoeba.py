@@ -7,6 +7,7 @@ clitics and punctuation; pairs that are too short, too long or repeated are left
 
 import logging
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -101,8 +102,9 @@ def chinese_cutter() -> Callable[[str], tuple[str, ...]]:
         PermalignError: jieba or opencc is not installed.
     """
     try:
-        import jieba
-        import opencc
+        with warnings.catch_warnings(action="ignore"):  # newer Pythons warn of both libraries' own code
+            import jieba
+            import opencc
     except ImportError as error:
         raise PermalignError(
             f'Cutting Chinese into words needs {error.name}: pip install "permalign[translation]".'

@@ -11,7 +11,7 @@ from permalign.errors import DataError
 from permalign.tasks.base import Example
 from permalign.tasks.files import read_text
 from permalign.tasks.location import dataset_file
-from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask, length_cut, seeded_cut, shipped_cut
+from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask, cut_by_options, shipped_cut
 
 
 class EnglishJapanese(PooledTask):
@@ -136,7 +136,8 @@ class ChineseEnglish(Aligned):
     """FBIS (LDC2003E14), which only a licensed user has: two aligned files, tokenised.
 
     English of 4 to 30 tokens is kept. ``iid`` is drawn from the seed; ``len`` trains on at most 29 English
-    tokens and halves the sentences of exactly 30. An example's id is its line number.
+    tokens and halves the sentences of exactly 30. Which pairs are held out is ours, as the original division
+    is not published. An example's id is its line number.
     """
 
     name = "zh-en"
@@ -190,30 +191,3 @@ def read_aligned(source: Path, target: Path, *, blank: Literal["error", "keep"] 
         (number, tuple(source_text.split()), tuple(target_text.split()))
         for (number, source_text), (_, target_text) in zip(sources, targets, strict=True)
     ]
-
-
-def cut_by_options(
-    examples: Sequence[Example],
-    path: Path,
-    *,
-    dev_size: int | None,
-    test_size: int | None,
-    longest_in_train: int | None,
-    measured_side: Literal["source", "target"] = "source",
-    seed: int,
-) -> dict[str, Cut]:
-    """Cut a pool that comes without splits; ``path`` is where it was read, for the error message."""
-    tenth = max(1, len(examples) // 10)
-    dev = tenth if dev_size is None else dev_size
-    test = tenth if test_size is None else test_size
-    if dev + test >= len(examples):
-        raise DataError(
-            f"{dev} dev and {test} test examples leave nothing to train on: the file has {len(examples)} "
-            "usable examples. Ask for fewer with --dev-size and --test-size.",
-            path,
-        )
-    cuts: dict[str, Cut] = {"iid": seeded_cut(len(examples), dev, test, seed)}
-    if longest_in_train is not None:
-        lengths = [len(pair.source if measured_side == "source" else pair.target) for pair in examples]
-        cuts["len"] = length_cut(lengths, longest_in_train, seed)
-    return cuts

@@ -1,0 +1,149 @@
+"""Arithmetic: from infix to postfix or prefix, where every output is a separable permutation of its input."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from permalign.errors import DataError
+from permalign.tasks.base import Example, Task
+from permalign.tasks.deep_expressions import DepthSampler
+from permalign.tasks.excerpt import excerpt
+from permalign.tasks.expressions import (
+    Expression,
+    fill,
+    fill_template,
+    read_infix,
+    shape_depth,
+    shapes,
+    template_count,
+)
+from permalign.tasks.files import read_table
+from permalign.tasks.location import dataset_file
+from permalign.tasks.seeded import shuffled
+
+FILES = {"train": "train_10k.tsv", "dev": "val_5k.tsv", "test": "test_5k.tsv"}
+"""The authors' files: infix, prefix and postfix, separated by tabs."""
+
+_SIZES = {"train": 10_000, "dev": 5_000, "test": 5_000}
+_TRAINING_DEPTH, _TEST_DEPTH = 6, 7
+_FILLINGS = 5
+_DEEP_EXAMPLES = 1_000
+
+
+class Arithmetic(Task):
+    """Fully parenthesised expressions, generated from a seed or (the IID part) read from the authors' files.
+
+    IID: 20,000 of the 40,805 operator templates of derivation depth up to 6, drawn without replacement, with
+    random digits, cut into 10,000, 5,000 and 5,000; so no test template occurs in training. LEN has the same
+    training and development sets; its test set is all 651 shapes of depth 7, filled in five times each,
+    3,255 different expressions.
+
+    Args:
+        notation: what the output is written in.
+        seed: draws everything that is generated.
+        depth: adds a split ``depth-K/test`` of up to 1,000 different expressions of exactly this derivation
+            depth, from a probabilistic grammar (see `DepthSampler`).
+        longest: the largest number of tokens of those.
+        published: read the IID part from the authors' files instead of generating it.
+        data_dir: the folder with ``arithmetic/train_10k.tsv`` and its companions.
+    """
+
+    name = "arithmetic"
+    description = "infix arithmetic to postfix or prefix, generated from a seed; IID, LEN and any depth"
+
+    def __init__(
+        self,
+        notation: Literal["postfix", "prefix"] = "postfix",
+        seed: int = 0,
+        depth: int | None = None,
+        longest: int = 200,
+        published: bool = False,
+        data_dir: str | Path | None = None,
+    ) -> None:
+        if notation not in {"postfix", "prefix"}:
+            raise ValueError(f"notation is {notation!r}; expected 'postfix' or 'prefix'.")
+        self.notation: Literal["postfix", "prefix"] = notation
+        self.seed = seed
+        self.depth = depth
+        self.published = published
+        self.data_dir = data_dir
+        self._sampler = None if depth is None else DepthSampler(depth, longest)
+
+    @property
+    def splits(self) -> tuple[str, ...]:  # noqa: D102
+        deep = () if self.depth is None else (f"depth-{self.depth}/test",)
+        return *(f"{condition}/{part}" for condition in ("iid", "len") for part in FILES), *deep
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # noqa: D102
+        if not self.published:
+            return ()
+        return ("len/test is generated; the authors' file for it is not read, as it repeats 651 rows.",)
+
+    def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
+        if split not in self.splits:
+            raise self.unknown_split(split)
+        condition, part = split.split("/")
+        if condition.startswith("depth-"):
+            return self._deep
+        return self._deeper_test if split == "len/test" else self._parts[part]
+
+    @cached_property
+    def _parts(self) -> dict[str, list[Example]]:
+        """Training, development and IID test set."""
+        if self.published:
+            return {part: self._read(name) for part, name in FILES.items()}
+        generator = Random(f"arithmetic templates {self.seed}")
+        numbers = shuffled(range(template_count(_TRAINING_DEPTH)), generator)
+        found = {}
+        for part, size in _SIZES.items():
+            chosen, numbers = numbers[:size], numbers[size:]
+            drawn = (fill_template(number, _TRAINING_DEPTH, generator) for number in chosen)
+            found[part] = [self._example(expression, f"{part}-{i}") for i, expression in enumerate(drawn)]
+        return found
+
+    @cached_property
+    def _deeper_test(self) -> list[Example]:
+        generator = Random(f"arithmetic shapes {self.seed}")
+        deepest = [shape for shape in shapes(_TEST_DEPTH) if shape_depth(shape) == _TEST_DEPTH]
+        drawn: dict[Expression, None] = {}  # a set that keeps the order
+        for filling in range(1, _FILLINGS + 1):
+            for number, shape in enumerate(deepest, start=1):
+                while len(drawn) < (filling - 1) * len(deepest) + number:
+                    drawn[fill(shape, generator)] = None
+        return [self._example(expression, f"len-{i}") for i, expression in enumerate(drawn)]
+
+    @cached_property
+    def _deep(self) -> list[Example]:
+        if self._sampler is None:
+            raise AssertionError("the split is listed only if a depth was asked for")
+        generator = Random(f"arithmetic depth {self.depth} {self.seed}")
+        drawn: dict[Expression, None] = {}
+        while len(drawn) < min(_DEEP_EXAMPLES, self._sampler.count):
+            drawn[self._sampler.draw(generator)] = None
+        return [self._example(expression, f"depth-{self.depth}-{i}") for i, expression in enumerate(drawn)]
+
+    def _example(self, expression: Expression, name: str) -> Example:
+        source, target = expression.tokens("infix"), expression.tokens(self.notation)
+        return Example(source, target, name, {"depth": expression.depth})
+
+    def _read(self, name: str) -> list[Example]:
+        path = dataset_file("arithmetic", name, self.data_dir)
+        found = _expressions(path, read_table(path, columns=3).rows)
+        return [self._example(expression, f"{path.stem}-{i}") for i, expression in enumerate(found)]
+
+
+def _expressions(path: Path, rows: Sequence[tuple[int, tuple[str, ...]]]) -> Iterator[Expression]:
+    """The expressions of a file, whose second and third columns must be their prefix and postfix forms."""
+    for number, (infix, prefix, postfix) in rows:
+        try:
+            expression = read_infix(infix)
+        except ValueError as error:
+            raise DataError(f"{excerpt(infix)} is no infix expression: {error}", path, number) from None
+        expected = ("".join(expression.tokens("prefix")), "".join(expression.tokens("postfix")))
+        for found, wanted in zip((prefix, postfix), expected, strict=True):
+            if found != wanted:
+                raise DataError(f"{excerpt(found)} should be {excerpt(wanted)}.", path, number)
+        yield expression

@@ -1,0 +1,107 @@
+"""Arithmetic expressions of any one depth, drawn from a probabilistic grammar."""
+
+from collections.abc import Sequence
+from random import Random
+
+from permalign.tasks.expressions import DEPTH_OF_A_DIGIT, DIGITS, OPERATORS, Expression
+from permalign.tasks.program import DEEPEST
+from permalign.tasks.seeded import below, pick
+
+_DIGIT_WEIGHT, _OPERATOR_WEIGHT = 3, 2  # E -> digit with probability 3/5, E -> ( E op E ) with 2/5
+
+
+class DepthSampler:
+    """Draws expressions of exactly one derivation depth and bounded length.
+
+    ``E -> digit`` has probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half, so that they end), given
+    the depth and the largest length. The condition is met exactly, by counting rather than by drawing again.
+    With ``W[k][m]`` the number of shapes with m operators whose parentheses are nested exactly k deep, and
+    ``V[k][m]`` of those nested at most k deep,
+
+        W[k][m] = sum over l of  W[k-1][l] V[k-1][m-1-l]  +  V[k-2][l] W[k-1][m-1-l]
+
+    (the left part is as deep as the depth needs; or the right part is and the left is not). All shapes with m
+    operators are equally likely, namely (2/5)^m (3/5)^(m+1). The numbers are whole, so a seed gives the same
+    expressions everywhere. Cost: O(k m²) once, O(m²) for each expression.
+
+    Args:
+        depth: the derivation depth of all expressions.
+        longest: the largest number of tokens (an expression has 4 for each operator, plus 1).
+    """
+
+    def __init__(self, depth: int, longest: int) -> None:
+        if depth < DEPTH_OF_A_DIGIT:
+            raise ValueError(f"depth is {depth}; a single digit has depth {DEPTH_OF_A_DIGIT} already.")
+        self._nesting = depth - DEPTH_OF_A_DIGIT
+        if self._nesting > DEEPEST:
+            raise ValueError(f"depth is {depth}; {DEEPEST + DEPTH_OF_A_DIGIT} is the most.")
+        needed = 4 * self._nesting + 1
+        if longest < needed:
+            raise ValueError(f"longest is {longest}, but depth {depth} takes at least {needed} tokens.")
+        self._exact, self._bounded = _shape_counts(self._nesting, (longest - 1) // 4)
+
+    @property
+    def count(self) -> int:
+        """How many different expressions there are to draw.
+
+        >>> DepthSampler(depth=4, longest=200).count
+        400
+        """
+        sizes = enumerate(self._exact[self._nesting])
+        return sum(n * len(OPERATORS) ** size * len(DIGITS) ** (size + 1) for size, n in sizes)
+
+    def draw(self, generator: Random) -> Expression:
+        """One expression."""
+        inner = _DIGIT_WEIGHT * _OPERATOR_WEIGHT
+        whole = (_DIGIT_WEIGHT + _OPERATOR_WEIGHT) ** 2
+        counts = self._exact[self._nesting]
+        largest = len(counts) - 1
+        weights = [n * inner**size * whole ** (largest - size) for size, n in enumerate(counts)]
+        return self._exactly(self._nesting, _weighted(weights, generator), generator)
+
+    def _exactly(self, nesting: int, size: int, generator: Random) -> Expression:
+        if nesting == 0:
+            return Expression(pick(DIGITS, generator))
+        exact, bounded = self._exact[nesting - 1], self._bounded[nesting - 1]
+        shallow = self._bounded[nesting - 2] if nesting > 1 else [0] * len(exact)
+        left_deep = [exact[left] * bounded[size - 1 - left] for left in range(size)]
+        right_deep = [shallow[left] * exact[size - 1 - left] for left in range(size)]
+        choice = _weighted(left_deep + right_deep, generator)
+        left_size, right_size = choice % size, size - 1 - choice % size
+        operator = pick(OPERATORS, generator)
+        if choice < size:
+            left = self._exactly(nesting - 1, left_size, generator)
+            return Expression(operator, left, self._at_most(nesting - 1, right_size, generator))
+        left = self._at_most(nesting - 2, left_size, generator)
+        return Expression(operator, left, self._exactly(nesting - 1, right_size, generator))
+
+    def _at_most(self, nesting: int, size: int, generator: Random) -> Expression:
+        counts = [self._exact[k][size] for k in range(nesting + 1)]
+        return self._exactly(_weighted(counts, generator), size, generator)
+
+
+def _shape_counts(nesting: int, size: int) -> tuple[list[list[int]], list[list[int]]]:
+    """W and V of `DepthSampler`, for nestings from 0 to ``nesting`` and sizes from 0 to ``size``."""
+    exact = [[1] + [0] * size]
+    bounded = [exact[0]]
+    for _ in range(nesting):
+        shallow = bounded[-2] if len(bounded) > 1 else [0] * (size + 1)
+        row = [0] * (size + 1)
+        for total in range(1, size + 1):
+            row[total] = sum(
+                exact[-1][left] * bounded[-1][total - 1 - left] + shallow[left] * exact[-1][total - 1 - left]
+                for left in range(total)
+            )
+        exact.append(row)
+        bounded.append([before + now for before, now in zip(bounded[-1], row, strict=True)])
+    return exact, bounded
+
+
+def _weighted(weights: Sequence[int], generator: Random) -> int:
+    """A place in the list, in proportion to the weights."""
+    number = below(sum(weights), generator)
+    for place, weight in enumerate(weights):
+        number -= weight
+        if number < 0:
+            return place
+    raise AssertionError("a number below the sum lies in one of the weights")

@@ -1,0 +1,107 @@
+"""GeoQuery's corpus files: blocks of ``id:``, ``nl:``, ``mrl:`` and ``productions:``, one file a language."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from permalign.errors import DataError
+from permalign.tasks.excerpt import excerpt
+from permalign.tasks.files import Line, read_text
+from permalign.tasks.geoquery.funql import mask, read_funql, template, write_funql
+from permalign.tasks.geoquery.signatures import program_grammar
+from permalign.tasks.program import Program
+
+_FIELDS = ("id", "nl", "mrl", "productions")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question of the corpus.
+
+    Attributes:
+        id: its number, the same in every language.
+        text: the question as the corpus writes it, its tokens separated by spaces.
+        funql: its meaning, evenly spaced.
+        program: the tokens of the masked program, without brackets, `answer` and `all`.
+        program_all: the same with every `all`.
+        entities: what is masked, in order.
+        template: the FunQL with the names of entities left out.
+    """
+
+    id: int
+    text: str
+    funql: str
+    program: tuple[str, ...]
+    program_all: tuple[str, ...]
+    entities: tuple[Program, ...]
+    template: str
+
+
+def read_corpus(path: Path) -> list[Question]:
+    """All questions of a file, in its order.
+
+    Raises:
+        DataError: a block lacks a field, repeats an id, or its FunQL cannot be read or is not well typed.
+    """
+    questions: dict[int, Question] = {}
+    for block in _blocks(path):
+        question = _question(path, block)
+        if question.id in questions:
+            raise DataError(f"id {question.id} was there before.", path, block[0].number)
+        questions[question.id] = question
+    if not questions:
+        raise DataError(
+            "the file is empty; expected blocks of `id:`, `nl:`, `mrl:` and `productions:`.", path, 1
+        )
+    return list(questions.values())
+
+
+def _blocks(path: Path) -> Iterator[list[Line]]:
+    """The lines between empty lines."""
+    block: list[Line] = []
+    for line in read_text(path, blank="keep", windows_line_ends=True).lines:
+        if line.text.strip():
+            block.append(line)
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _question(path: Path, block: list[Line]) -> Question:
+    values = {}
+    for place, field in enumerate(_FIELDS):
+        line = block[min(place, len(block) - 1)]
+        if place >= len(block) or not line.text.startswith(field + ":"):
+            raise DataError(
+                f"expected a line `{field}:...` as line {place + 1} of a block.", path, line.number
+            )
+        values[field] = line.text.removeprefix(field + ":").strip()
+    for line in block[len(_FIELDS) :]:
+        if not line.text.startswith("*n:"):
+            raise DataError("expected a production, `*n:...`, or an empty line.", path, line.number)
+    if not values["id"].isdecimal():
+        raise DataError(f"the id is {excerpt(values['id'])}; expected a number.", path, block[0].number)
+    if not values["nl"]:
+        raise DataError("the question is empty.", path, block[1].number)
+    try:
+        return _understood(int(values["id"]), values["nl"], values["mrl"])
+    except ValueError as error:
+        raise DataError(
+            f"cannot understand {excerpt(values['mrl'])}: {error}", path, block[2].number
+        ) from None
+
+
+def _understood(number: int, text: str, funql: str) -> Question:
+    tree = read_funql(funql)
+    masked, entities = mask(tree)
+    return Question(
+        number,
+        text,
+        write_funql(tree),
+        tuple(program_grammar().linearise(masked)),
+        tuple(program_grammar(write_all=True).linearise(masked)),
+        tuple(entities),
+        template(tree),
+    )

@@ -1,0 +1,1 @@
+"""Tokens as numbers, and numbers in batches."""

@@ -1,0 +1,135 @@
+"""Which examples make a batch, and in which order batches come; without torch."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+from permalign.tasks.seeded import shuffled
+
+Lengths = tuple[int, int]
+"""The source and target length of an example."""
+
+
+class BucketSampler:
+    """Batches of examples of similar length, in an order that follows from seed and epoch alone.
+
+    An epoch shuffles the examples, sorts them by source and target length (which leaves equals shuffled),
+    cuts them into batches, and shuffles the batches: O(n log n). A batch holds as many examples as fit:
+    their number times (longest source + longest target) stays within the budget, padding included.
+
+    Iterating gives the rest of the current epoch, then moves on to the next one. The position (seed, epoch,
+    offset) can be saved after any batch; a sampler that loads it goes on with the very next batch.
+
+    >>> sampler = BucketSampler([(3, 3), (1, 1), (3, 2), (1, 2)], token_budget=12, seed=0)
+    >>> list(sampler)
+    [[1, 3], [2, 0]]
+    >>> sampler.state_dict()["epoch"], sampler.state_dict()["offset"]
+    (1, 0)
+
+    Args:
+        lengths: of every example.
+        token_budget: how many tokens a batch may have, padding and both sides included.
+        seed: of the shuffling.
+        shuffle: whether to shuffle at all; without, every epoch goes from short to long.
+        maximum_examples: how many examples a batch may have at most.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[Lengths],
+        token_budget: int,
+        *,
+        seed: int = 0,
+        shuffle: bool = True,
+        maximum_examples: int | None = None,
+    ) -> None:
+        for place, (source, target) in enumerate(lengths):
+            if source + target > token_budget:
+                raise ValueError(
+                    f"example {place} has {source} + {target} tokens, more than the {token_budget} of a "
+                    "batch. Raise token_budget, or leave the example out."
+                )
+        if maximum_examples is not None and maximum_examples < 1:
+            raise ValueError(f"maximum_examples must be at least 1, found {maximum_examples}.")
+        self._lengths = list(lengths)
+        self._token_budget = token_budget
+        self._shuffle = shuffle
+        self._maximum_examples = maximum_examples
+        self.seed = seed
+        self.epoch = 0
+        self.offset = 0
+
+    def __len__(self) -> int:
+        """How many batches an epoch has; the same in every epoch, as only equals change places."""
+        return len(self._cut(sorted(range(len(self._lengths)), key=self._lengths.__getitem__)))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batches = self.batches(self.epoch)
+        while self.offset < len(batches):
+            self.offset += 1
+            yield batches[self.offset - 1]
+        self.epoch += 1
+        self.offset = 0
+
+    def batches(self, epoch: int) -> list[list[int]]:
+        """All batches of an epoch, each a list of places of examples."""
+        generator = Random(f"{self.seed}/{epoch}")
+        places = list(range(len(self._lengths)))
+        if self._shuffle:
+            places = shuffled(places, generator)
+        batches = self._cut(sorted(places, key=self._lengths.__getitem__))
+        return shuffled(batches, generator) if self._shuffle else batches
+
+    def state_dict(self) -> dict[str, int | str]:
+        """The position, and a fingerprint of the data it is a position in."""
+        return {
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "offset": self.offset,
+            "fingerprint": self._fingerprint(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Take up a position that `state_dict` gave; the next iteration goes on from there.
+
+        Raises:
+            ValueError: the position is one in other data, or in batches of another size.
+        """
+        if state.get("fingerprint") != self._fingerprint():
+            raise ValueError(
+                "the saved position is one in other batches: the examples, token_budget, maximum_examples or "
+                "shuffle were different. Give the sampler what it had then."
+            )
+        seed, epoch, offset = (state.get(name) for name in ("seed", "epoch", "offset"))
+        if not (isinstance(seed, int) and isinstance(epoch, int) and isinstance(offset, int)):
+            raise ValueError(
+                f"seed, epoch and offset must be whole numbers, found {seed!r}, {epoch!r}, {offset!r}."
+            )
+        if epoch < 0 or not 0 <= offset <= len(self):
+            raise ValueError(
+                f"there is no batch {offset} of epoch {epoch}; an epoch has {len(self)} batches."
+            )
+        self.seed, self.epoch, self.offset = seed, epoch, offset
+
+    def _cut(self, places: Sequence[int]) -> list[list[int]]:
+        """Fill one batch after the other."""
+        batches: list[list[int]] = []
+        longest_source = longest_target = 0
+        for place in places:
+            source, target = self._lengths[place]
+            wider = max(longest_source, source) + max(longest_target, target)
+            if batches and self._has_room(len(batches[-1]) + 1, wider):
+                batches[-1].append(place)
+                longest_source, longest_target = max(longest_source, source), max(longest_target, target)
+            else:
+                batches.append([place])
+                longest_source, longest_target = source, target
+        return batches
+
+    def _has_room(self, examples: int, width: int) -> bool:
+        within_limit = self._maximum_examples is None or examples <= self._maximum_examples
+        return within_limit and examples * width <= self._token_budget
+
+    def _fingerprint(self) -> str:
+        settings = (self._lengths, self._token_budget, self._maximum_examples, self._shuffle)
+        return hashlib.sha256(repr(settings).encode()).hexdigest()

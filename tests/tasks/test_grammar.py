@@ -1,0 +1,198 @@
+import json
+import time
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.tasks.programs import TOY, all_readings, preferred, programs, strings
+
+from permalign.tasks.geoquery import signatures
+from permalign.tasks.grammar import END, Grammar, GrammarError, Rule
+from permalign.tasks.program import Program, from_preorder
+from permalign.tasks.scan_language import program_grammar as scan_grammar
+
+GRAMMARS = {
+    "scan": scan_grammar(),
+    "geoquery": signatures.program_grammar(),
+    "geoquery with all": signatures.program_grammar(write_all=True),
+    "toy": TOY,
+}
+each_grammar = pytest.mark.parametrize("grammar", GRAMMARS.values(), ids=GRAMMARS)
+
+
+@each_grammar
+@given(data=st.data())
+def test_reading_undoes_linearising(grammar, data):
+    program = data.draw(programs(grammar))
+    assert grammar.read(grammar.linearise(program)) == program
+
+
+@given(programs(GRAMMARS["geoquery"]))
+def test_constants_are_written_all_or_not_at_all(program):
+    tokens = GRAMMARS["geoquery"].linearise(program)
+    written = GRAMMARS["geoquery with all"].linearise(program)
+    bare = [token for token in written if token != "all"]
+    assert tokens in (bare, written)
+    if tokens != bare:
+        assert GRAMMARS["geoquery"].read(bare) != program
+
+
+def test_a_program_that_needs_its_constants_keeps_them():
+    nested = Program("state", (Program("state", (Program("all"),)),))
+    plain = Program("state", (Program("all"),))
+    grammar = GRAMMARS["geoquery"]
+    assert grammar.linearise(Program("exclude", (plain, nested))) == ["exclude", "state", "state", "state"]
+    assert "all" in grammar.linearise(Program("exclude", (nested, plain)))
+
+
+@each_grammar
+@given(data=st.data())
+def test_every_walk_along_allowed_tokens_ends_in_a_program(grammar, data):
+    longest = data.draw(st.integers(grammar.initial.shortest, 12))
+    state, tokens = grammar.initial, []
+    while True:
+        allowed = state.allowed_within(longest - len(tokens))
+        assert allowed <= state.allowed
+        token = data.draw(st.sampled_from(sorted(allowed)))
+        assert (token == END) <= state.complete
+        if token == END:
+            break
+        tokens.append(token)
+        state = state.advance(token)
+        assert state.allowed == grammar.follow(tokens)
+    assert len(tokens) <= longest
+    program = grammar.read(tokens)
+    assert grammar.read(grammar.linearise(program)) == program
+
+
+@given(data=st.data())
+def test_a_vocabulary_without_optional_constants_meets_no_dead_end(data):
+    state = GRAMMARS["geoquery"].initial
+    for remaining in range(10, -1, -1):
+        allowed = state.allowed_within(remaining) - {"all"}
+        token = data.draw(st.sampled_from(sorted(allowed)))
+        if token == END:
+            break
+        state = state.advance(token)
+    assert state.complete
+
+
+@given(data=st.data())
+def test_the_reading_is_the_documented_one_of_all_readings(data):
+    tokens = TOY.linearise(data.draw(programs(TOY, depth=4)))
+    readings = all_readings(TOY, [token for token in tokens if token != "all"])
+    chosen = TOY.read([token for token in tokens if token != "all"])
+    assert chosen == from_preorder(preferred(TOY, readings))
+
+
+def test_what_may_follow_agrees_with_plain_enumeration():
+    programs_as_tokens = {s for n in range(8) for kind in TOY.start for s in strings(TOY, kind, n)}
+    prefixes = {string[:n] for string in programs_as_tokens for n in range(len(string) + 1)}
+    assert len(programs_as_tokens) > 1000
+    for prefix in (p for length in range(3) for p in product(sorted(TOY.tokens), repeat=length)):
+        if prefix not in prefixes:
+            with pytest.raises(GrammarError):
+                TOY.follow(prefix)
+            continue
+        longer = [s for s in prefixes if len(s) > len(prefix) and s[: len(prefix)] == prefix]
+        ends = {END} if prefix in programs_as_tokens else set()
+        assert TOY.follow(prefix) == {string[len(prefix)] for string in longer} | ends
+        whole = [s for s in programs_as_tokens if s[: len(prefix)] == prefix]
+        assert TOY.state(prefix).shortest == min(map(len, whole)) - len(prefix)
+
+
+def test_an_ambiguous_program_without_all_has_the_reading_that_closes_early():
+    readings = all_readings(TOY, ["less", "city", "city", "city"])
+    assert len(readings) == 2
+    assert TOY.linearise(TOY.read(["less", "city", "city", "city"])) == ["less", "city", "city", "city"]
+    first, second = TOY.read(["less", "city", "city", "city"]).arguments
+    assert first == Program("city", (Program("all"),))
+    assert second == Program("city", (first,))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        ([], r"stops after 0 tokens; expected 'after', 'and', .* or 1 others next"),
+        (["after", "walk"], r"stops after 2 tokens; expected 'around', 'jump', .*"),
+        (["after", "left"], r"^Token 2: 'left' may not come here; expected 'jump', 'look', .*"),
+        (["turn"], r"stops after 1 tokens; expected 'around', 'left', 'opposite', 'right' next"),
+        (["walk", "left", "left"], r"^Token 3: 'left' may not come here; expected the end\.$"),
+        (["walk", END], r"^Token 2: '</s>' may not come here"),
+        (["fly"], r"^Token 1: 'fly' may not come here"),
+    ],
+)
+def test_what_cannot_be_read_says_where_and_what_was_expected(tokens, words):
+    with pytest.raises(GrammarError, match=words):
+        GRAMMARS["scan"].read(tokens)
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (Program("fly"), "There is no function 'fly'"),
+        (Program("walk", (Program("walk"),)), r"'walk' with 0 arguments may not stand there \(function 2\)"),
+        (Program("twice", (Program("walk"), Program("run"))), "'twice' with 2 arguments may not stand there"),
+        (Program("turn"), "'turn' with 0 arguments may not stand there"),
+    ],
+)
+def test_what_is_not_well_typed_cannot_be_linearised(program, words):
+    with pytest.raises(GrammarError, match=words):
+        GRAMMARS["scan"].linearise(program)
+
+
+def test_a_program_whose_tokens_belong_to_another_is_refused():
+    grammar = Grammar(["A"], [Rule("f", "A", ("A", "A")), Rule("g", "A", ("A",)), Rule("g", "A")])
+    g = Program("g")
+    gg = Program("g", (g,))
+    assert grammar.linearise(Program("f", (g, gg))) == ["f", "g", "g", "g"]
+    with pytest.raises(GrammarError, match="'f g g g' are read as another program"):
+        grammar.linearise(Program("f", (gg, g)))
+
+
+@pytest.mark.parametrize(
+    ("start", "rules", "optional", "words"),
+    [
+        (["A"], [Rule("f", "A", ("A",))], [], "No finite program has type 'A'"),
+        (["A"], [Rule("f", "A"), Rule("g", "A", ("B",))], [], "No finite program has type 'B'"),
+        (["A"], [Rule("f", "A"), Rule("f", "A", ("A",))], ["f"], "'f' takes arguments"),
+        (["A"], [Rule(END, "A")], [], "cannot name a function"),
+    ],
+)
+def test_a_grammar_that_could_lead_nowhere_is_refused(start, rules, optional, words):
+    with pytest.raises(ValueError, match=words):
+        Grammar(start, rules, optional)
+
+
+def test_too_short_a_limit_is_an_error():
+    with pytest.raises(ValueError, match="0 tokens are too few: the shortest program needs 1 more"):
+        GRAMMARS["scan"].initial.allowed_within(0)
+
+
+def test_a_step_takes_less_than_fifty_microseconds():
+    grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
+    program = ["count", "state", "loc_1", "place", "higher_2", "highest", "place", "loc_2", "city"]
+    for steps_bound in (50e-6 * 20, 50e-6):  # the first walk makes the states, the next ones look them up
+        began = time.perf_counter()
+        state = grammar.initial
+        for token in program:
+            assert token in state.allowed_within(30)
+            state = state.advance(token)
+        assert (time.perf_counter() - began) / len(program) < steps_bound
+
+
+def test_the_programs_of_geoquery_need_few_states(data_dir):
+    grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
+    with (data_dir / "geoquery/expected/geoquery.jsonl").open(encoding="utf-8") as stream:
+        for line in stream:
+            grammar.read(json.loads(line)["program"].split())
+    assert len(grammar._states) <= 200
+
+
+def test_deep_nesting_stays_quick():
+    grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
+    began = time.perf_counter()
+    tokens = ["exclude"] * 60 + ["state"] * 61
+    assert grammar.linearise(grammar.read(tokens)) == tokens
+    assert time.perf_counter() - began < 5

@@ -1,0 +1,150 @@
+import json
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permalign.tasks.base import Example
+from permalign.text.batching import Batches, pad
+from permalign.text.sampler import BucketSampler
+from permalign.text.vocabulary import Vocabulary
+
+BUDGET = 60
+lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=60)
+
+
+def stream(sampler):
+    while True:
+        yield from sampler
+
+
+@given(lengths, st.integers(0, 3), st.booleans())
+def test_an_epoch_has_every_example_once_within_the_budget(lengths, seed, shuffle):
+    sampler = BucketSampler(lengths, BUDGET, seed=seed, shuffle=shuffle)
+    for epoch in range(3):
+        assert sampler.epoch == epoch
+        batches = list(sampler)
+        assert len(batches) == len(sampler)
+        assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
+        for batch in batches:
+            width = max(lengths[place][0] for place in batch) + max(lengths[place][1] for place in batch)
+            assert len(batch) * width <= BUDGET
+
+
+@given(lengths, st.integers(0, 100), st.integers(0, 3))
+def test_resuming_anywhere_equals_going_on(lengths, steps, seed):
+    sampler = BucketSampler(lengths, BUDGET, seed=seed)
+    going_on = stream(sampler)
+    list(islice(going_on, steps))
+    saved = json.loads(json.dumps(sampler.state_dict()))
+    resumed = BucketSampler(lengths, BUDGET, seed=99)
+    resumed.load_state_dict(saved)
+    assert list(islice(stream(resumed), 30)) == list(islice(going_on, 30))
+
+
+def test_lengths_are_alike_within_a_batch():
+    generator = torch.Generator().manual_seed(0)
+    lengths = [(int(n), int(n)) for n in torch.randint(1, 50, (2000,), generator=generator)]
+    for batch in BucketSampler(lengths, 800):
+        in_batch = [lengths[place][0] for place in batch]
+        assert max(in_batch) - min(in_batch) <= 4
+
+
+def test_epochs_and_seeds_differ_but_a_seed_is_a_seed():
+    lengths = [(n % 5 + 1, 2) for n in range(100)]
+    one, two = BucketSampler(lengths, 40), BucketSampler(lengths, 40)
+    first, second = list(one), list(one)
+    assert first != second
+    assert [list(two), list(two)] == [first, second]
+    assert list(BucketSampler(lengths, 40, seed=1)) != first
+
+
+def test_the_order_is_the_same_on_every_machine():
+    program = (
+        "import sys\n"
+        "from permalign.text.sampler import BucketSampler\n"
+        "sampler = BucketSampler([(n % 7 + 1, n % 3) for n in range(40)], 30, seed=5)\n"
+        "print(list(sampler), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    here = list(BucketSampler([(n % 7 + 1, n % 3) for n in range(40)], 30, seed=5))
+    assert done.stdout == f"{here} False\n"
+
+
+def test_without_shuffling_batches_go_from_short_to_long():
+    sampler = BucketSampler([(3, 1), (1, 1), (2, 1)], 4, shuffle=False)
+    assert list(sampler) == list(sampler) == [[1], [2], [0]]
+
+
+def test_the_number_of_examples_can_be_limited():
+    sampler = BucketSampler([(1, 1)] * 10, 1000, maximum_examples=4)
+    assert sorted(map(len, sampler)) == [2, 4, 4]
+    with pytest.raises(ValueError, match="maximum_examples must be at least 1"):
+        BucketSampler([(1, 1)], 1000, maximum_examples=0)
+
+
+def test_an_example_beyond_the_budget_is_named():
+    with pytest.raises(ValueError, match=r"example 1 has 40 \+ 21 tokens, more than the 60 of a batch"):
+        BucketSampler([(1, 1), (40, 21)], 60)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"fingerprint": "?"}, "one in other batches"),
+        ({"epoch": "1"}, "must be whole numbers"),
+        ({"epoch": -1}, "no batch 0 of epoch -1"),
+        ({"offset": 3}, "no batch 3 of epoch 0; an epoch has 2 batches"),
+    ],
+)
+def test_a_position_that_does_not_fit_is_refused(changes, words):
+    sampler = BucketSampler([(1, 1)] * 4, 4)
+    with pytest.raises(ValueError, match=words):
+        sampler.load_state_dict({**sampler.state_dict(), **changes})
+    assert sampler.state_dict()["offset"] == 0
+
+
+@pytest.mark.parametrize("other", [{"token_budget": 5}, {"lengths": [(1, 1)] * 5}, {"shuffle": False}])
+def test_a_position_in_other_batches_is_refused(other):
+    saved = BucketSampler([(1, 1)] * 4, 4).state_dict()
+    with pytest.raises(ValueError, match="one in other batches"):
+        BucketSampler(**{"lengths": [(1, 1)] * 4, "token_budget": 4, **other}).load_state_dict(saved)
+
+
+def test_batches_hold_what_the_examples_say():
+    examples = [Example(tuple("abcdefgh"[: n % 4 + 1]), tuple("xyz"[: n % 3 + 1]), str(n)) for n in range(25)]
+    source = Vocabulary.build(example.source for example in examples)
+    target = Vocabulary.build(example.target for example in examples)
+    batches = Batches(examples, source, target, token_budget=30, seed=3)
+    seen = []
+    for batch in batches:
+        assert batch.source.shape == (len(batch), batch.source_lengths.max())
+        assert batch.target.dtype == batch.target_lengths.dtype == torch.long
+        for row, (example, place) in enumerate(zip(batch.examples, batch.places, strict=True)):
+            assert examples[place] is example
+            assert source.decode(batch.source[row].tolist()) == example.source
+            assert target.decode(batch.target[row].tolist()) == example.target
+            assert batch.source_lengths[row] == len(example.source)
+            assert batch.target_lengths[row] == len(example.target)
+            seen.append(place)
+    assert sorted(seen) == list(range(25))
+    assert batches.sampler.epoch == 1
+
+
+def test_a_batch_moves_between_devices():
+    (batch,) = Batches([Example(("a",), ("b",), "0")], Vocabulary("a"), Vocabulary("b"), token_budget=9)
+    moved = batch.to("meta")
+    assert {moved.source.device.type, moved.target_lengths.device.type} == {"meta"}
+    assert batch.source.device.type == "cpu"
+    assert moved.examples == batch.examples
+
+
+def test_padding_of_nothing():
+    padded, lengths = pad([[], []])
+    assert padded.shape == (2, 0)
+    assert lengths.tolist() == [0, 0]
+    assert pad([])[0].shape == (0, 0)

@@ -1,0 +1,114 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permalign.errors import DataError
+from permalign.tasks.grammar import END as GRAMMAR_END
+from permalign.text.codec import (
+    BEGIN_ID,
+    END,
+    END_ID,
+    PADDING_ID,
+    SPECIALS,
+    UNKNOWN_ID,
+    report_unknown,
+)
+from permalign.text.loading import load_codec
+from permalign.text.vocabulary import Vocabulary
+
+words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+sentences = st.lists(st.lists(words.filter(lambda word: word not in SPECIALS)))
+
+
+@given(sentences)
+def test_what_was_counted_comes_back(corpus):
+    vocabulary = Vocabulary.build(corpus)
+    for sentence in corpus:
+        numbers = vocabulary.encode(sentence)
+        assert UNKNOWN_ID not in numbers
+        assert vocabulary.decode([BEGIN_ID, *numbers, END_ID, PADDING_ID]) == tuple(sentence)
+
+
+@given(sentences)
+def test_what_is_saved_is_loaded(tmp_path_factory, corpus):
+    path = tmp_path_factory.mktemp("vocabulary") / "words.json"
+    vocabulary = Vocabulary.build(corpus)
+    vocabulary.save(path)
+    assert Vocabulary.load(path) == load_codec(path) == vocabulary
+    assert [file.name for file in path.parent.iterdir()] == ["words.json"]
+
+
+def test_rare_words_are_cut_off_and_ties_are_by_alphabet():
+    corpus = [["b", "a", "c"], ["b", "a"], ["d", "b"]]
+    assert Vocabulary.build(corpus).tokens == (*SPECIALS, "b", "a", "c", "d")
+    assert Vocabulary.build(corpus, minimum_count=2).tokens == (*SPECIALS, "b", "a")
+    assert Vocabulary.build(corpus, maximum_size=1).tokens == (*SPECIALS, "b")
+
+
+@pytest.mark.parametrize("special", SPECIALS)
+def test_a_special_in_the_text_is_no_special(special):
+    vocabulary = Vocabulary.build([["a", special]])
+    assert len(vocabulary) == 5
+    assert special not in vocabulary
+    assert vocabulary.encode(["a", special]) == [4, UNKNOWN_ID]
+
+
+def test_the_end_is_the_grammars():
+    assert END == GRAMMAR_END
+
+
+def test_unknown_words_are_counted():
+    vocabulary = Vocabulary(["a"])
+    report = report_unknown(vocabulary, [["a", "x", "y"], ["y"]])
+    assert (report.running, report.unknown, report.most_frequent) == (4, 3, ("y", "x"))
+    assert str(report) == "3 of 4 tokens (75.0%) are unknown, most often: y x"
+    assert str(report_unknown(vocabulary, [])) == "0 of 0 tokens (0.0%) are unknown"
+
+
+def test_words_must_differ():
+    with pytest.raises(ValueError, match="but 'a' does not"):
+        Vocabulary(["a", "b", "a"])
+    with pytest.raises(ValueError, match="but '<pad>' does not"):
+        Vocabulary(["<pad>"])
+
+
+def test_numbers_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="from 0 to 4, found 5"):
+        Vocabulary(["a"]).decode([4, 5])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "is not a vocabulary"),
+        (json.dumps({"format": "permalign subwords", "version": 1}), "is not a vocabulary"),
+        (json.dumps({"format": "permalign vocabulary", "version": 2, "content": []}), "has version 2"),
+        (json.dumps({"format": "permalign vocabulary", "version": 1, "content": "ab"}), "a list of strings"),
+        (json.dumps({"format": "permalign vocabulary", "version": 1, "content": [1]}), "a list of strings"),
+        (json.dumps({"format": "permalign vocabulary", "version": 1, "content": ["a", "a"]}), "'a' does not"),
+    ],
+)
+def test_another_file_is_refused(tmp_path, content, words):
+    path = tmp_path / "words.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match=words) as caught:
+        Vocabulary.load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_a_codec_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "words.json"
+    path.write_text('{"format": "permalign cipher", "version": 1}')
+    with pytest.raises(DataError, match="is not a vocabulary or subwords that permalign saved"):
+        load_codec(path)
+
+
+def test_a_missing_file_or_folder_is_named(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        Vocabulary.load(tmp_path / "nothing.json")
+    with pytest.raises(DataError, match="cannot be written"):
+        Vocabulary(["a"]).save(tmp_path / "nowhere" / "words.json")
