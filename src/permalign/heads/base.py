@@ -1,0 +1,71 @@
+"""What every head does: score an output given (reordered) source states, and write one word after the other."""
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from permalign.shapes import Float, Int
+from permalign.structures import Segment
+
+
+class Decoder(ABC):
+    """Partial outputs of one head, a row each, that grow by one word at a time.
+
+    A beam search keeps several rows for each sentence. All scores are cumulative log-probabilities of a whole
+    prefix: where a head sums over alignments they are exact marginals, and no two rows are the same prefix.
+    """
+
+    @abstractmethod
+    def scores(self) -> Float[Tensor, "rows words"]:
+        """The log-probability of every row's prefix followed by each word; that of END is the finished output's."""
+
+    @abstractmethod
+    def extend(self, rows: Int[Tensor, " new"], words: Int[Tensor, " new"]) -> None:
+        """Replace all rows: new row i is old row ``rows[i]`` followed by ``words[i]`` (never END)."""
+
+
+class Head(nn.Module, ABC):
+    """Writes an output from source states.
+
+    ``width`` is the width of the states it reads. ``same_length`` is True for a head whose outputs always have as
+    many words as the source.
+    """
+
+    width: int
+    same_length: bool = False
+
+    @abstractmethod
+    def log_likelihood(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, " batch"]:
+        """The exact log-likelihood of every output; with smoothing, every word's is mixed with the mean over words.
+
+        Args:
+            states: reordered source states, padded.
+            lengths: of the source sentences.
+            target: word numbers without begin and end, padded.
+            target_lengths: of the outputs.
+            smoothing: the label smoothing, 0 for the likelihood itself.
+        """
+
+    @abstractmethod
+    def decoder(
+        self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]
+    ) -> Decoder:
+        """One row for each sentence, with nothing written yet."""
+
+    def segments(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+        order: Int[Tensor, "batch n"] | None,
+    ) -> list[list[Segment]] | None:
+        """Which source tokens stand behind which words of an output; None for a head without alignments."""
+        return None
