@@ -1,7 +1,9 @@
 """The compiled operators keep torch's rules for operators, so that compilers and exporters see through them."""
 
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 import torch
@@ -16,7 +18,13 @@ SPLITS = (WORDS**3 - WORDS) // 6
 LENGTHS = torch.tensor([4, 3])
 SEED = torch.tensor(12345)
 
-OPERATORS = {value._qualname: value for value in vars(cpu).values() if isinstance(value, CustomOpDef)}
+OPERATORS = {
+    value._qualname: value
+    for found in pkgutil.iter_modules(kernels.__path__)
+    if found.name != "__main__"
+    for value in vars(import_module(f"permalign.kernels.{found.name}")).values()
+    if isinstance(value, CustomOpDef)
+}
 
 
 def draw(*shape, gradient=True):
