@@ -196,3 +196,43 @@ def test_deep_nesting_stays_quick():
     tokens = ["exclude"] * 60 + ["state"] * 61
     assert grammar.linearise(grammar.read(tokens)) == tokens
     assert time.perf_counter() - began < 5
+
+
+def outputs_of_length(grammar, length):
+    """Every readable sequence of a length, by walking without looking ahead."""
+    states = [((), grammar.initial)]
+    for _ in range(length):
+        states = [
+            ((*tokens, token), state.advance(token))
+            for tokens, state in states
+            for token in state.allowed - {END}
+        ]
+    return {tokens for tokens, state in states if state.complete}
+
+
+def test_exact_lengths_equal_enumeration():
+    rules = [Rule("all", "All"), Rule("a", "X", ("All",)), Rule("b", "X", ("X", "Y")), Rule("c", "Y", ("X",))]
+    grammar = Grammar(["X"], rules, optional=["all"])
+    for length in range(1, 7):
+        walked = [((), grammar.initial)]
+        for left in range(length, 0, -1):
+            walked = [
+                ((*tokens, token), state.advance(token))
+                for tokens, state in walked
+                for token in state.allowed_exactly(left)
+            ]
+        expected = outputs_of_length(grammar, length)
+        assert {tokens for tokens, _ in walked} == expected
+        assert all(state.allowed_exactly(0) == {END} for _, state in walked)
+
+
+def test_a_restricted_grammar_has_exactly_the_programs_of_its_tokens():
+    rules = [Rule("a", "X"), Rule("b", "X", ("X",)), Rule("c", "X", ("Y",)), Rule("d", "Y"), Rule("e", "Y", ("Y",))]
+    grammar = Grammar(["X", "Y"], rules)
+    for tokens in ("ab", "abde", "de", "ace", "abcde"):
+        restricted = grammar.restricted_to(tokens)
+        for length in range(1, 5):
+            kept = {output for output in outputs_of_length(grammar, length) if set(output) <= set(tokens)}
+            assert outputs_of_length(restricted, length) == kept
+    with pytest.raises(ValueError, match="No program can be written"):
+        grammar.restricted_to("be")
