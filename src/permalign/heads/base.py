@@ -54,9 +54,7 @@ class Head(nn.Module, ABC):
         """
 
     @abstractmethod
-    def decoder(
-        self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]
-    ) -> Decoder:
+    def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> Decoder:
         """One row for each sentence, with nothing written yet."""
 
     def segments(
