@@ -15,7 +15,11 @@ if str(ROOT) not in sys.path:
 # Where tensors have shapes. Not the kernels (what Numba compiles cannot be wrapped) and not the trees, which hold
 # no tensors but are made by the thousand.
 CHECKED = [
-    *(f"permalign.structures.{name}" for name in ("separable", "monotone", "segmental", "restriction")),
+    *(
+        f"permalign.structures.{name}"
+        for name in ("separable", "monotone", "segmental", "restriction", "sinkhorn")
+    ),
+    "permalign.encoders",
     "permalign.reorderers",
     "permalign.heads",
 ]

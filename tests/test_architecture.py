@@ -14,6 +14,7 @@ PACKAGE = ROOT / "src" / "permalign"
 ROWS = [
     {"kernels"},
     {"structures"},
+    {"encoders"},
     {"reorderers", "heads"},
     {"model"},
     {"training", "decoding", "evaluation"},

@@ -1,1 +1,36 @@
 """States of words in context."""
+
+from permalign.encoders.base import Encoder, Unchanged
+from permalign.encoders.bilstm import BiLstmEncoder
+from permalign.encoders.transformer import TransformerEncoder
+
+__all__ = ["KINDS", "BiLstmEncoder", "Encoder", "TransformerEncoder", "Unchanged", "make_encoder"]
+
+KINDS = ("bilstm", "transformer", "none")
+
+
+def make_encoder(
+    kind: str,
+    input_width: int,
+    width: int,
+    layers: int = 1,
+    attention_heads: int = 4,
+    dropout: float = 0.0,
+) -> Encoder:
+    """The encoder of a kind: ``bilstm``, ``transformer``, or ``none`` where the vectors have their context already.
+
+    >>> make_encoder("none", 8, 8)
+    Unchanged()
+    """
+    if kind == "bilstm":
+        return BiLstmEncoder(input_width, width, layers, dropout)
+    if kind == "transformer":
+        return TransformerEncoder(input_width, width, layers, attention_heads, dropout)
+    if kind != "none":
+        raise ValueError(f"there is no encoder {kind!r}; choose one of {', '.join(KINDS)}.")
+    if width != input_width:
+        raise ValueError(
+            f"width is {width}, but without an encoder states are as wide as the words' vectors, {input_width}. "
+            f"Pass width={input_width}, or choose bilstm or transformer."
+        )
+    return Unchanged(width)

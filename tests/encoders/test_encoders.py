@@ -1,0 +1,148 @@
+"""What every encoder must hold, and the two of them against small references."""
+
+import pytest
+import torch
+from tests.structures.contract import seeded
+
+from permalign.encoders import BiLstmEncoder, TransformerEncoder, Unchanged, make_encoder
+from permalign.encoders.transformer import sinusoids
+
+OPTIONS = {
+    "bilstm": {"layers": 1},
+    "bilstm of two layers": {"layers": 2},
+    "transformer": {"layers": 2, "attention_heads": 2},
+    "none": {},
+}
+
+
+def vectors(*sizes):
+    return torch.randn(*sizes, dtype=torch.float64, generator=seeded(3))
+
+
+@pytest.fixture(params=OPTIONS, ids=str)
+def encoder(request):
+    torch.manual_seed(0)
+    kind = request.param.split()[0]
+    width = 6 if kind == "none" else 8
+    return make_encoder(kind, 6, width, **OPTIONS[request.param], dropout=0.3).double().eval()
+
+
+def test_padding_and_the_rest_of_the_batch_change_nothing(encoder):
+    embedded, lengths = vectors(3, 7, 6), torch.tensor([4, 7, 1])
+    embedded[0, 4:] = 99.0
+    states = encoder(embedded, lengths)
+    assert states.shape == (3, 7, encoder.width)
+    for row, length in enumerate(lengths.tolist()):
+        alone = encoder(embedded[row : row + 1, :length], lengths[row : row + 1])
+        torch.testing.assert_close(states[row, :length], alone[0])
+        assert (states[row, length:] == 0).all()
+
+
+def test_gradients_reach_every_parameter_and_no_padding(encoder):
+    embedded = vectors(2, 5, 6).requires_grad_()
+    states = encoder.train()(embedded, torch.tensor([3, 5]))
+    (states * vectors(*states.shape)).sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in encoder.parameters())
+    assert (embedded.grad[0, 3:] == 0).all()
+    assert embedded.grad[0, :3].abs().sum() > 0
+
+
+def test_two_hundred_words(encoder):
+    states = encoder(vectors(1, 200, 6), torch.tensor([200]))
+    assert states.isfinite().all()
+
+
+def test_dropout_is_drawn_in_training_alone(encoder):
+    if isinstance(encoder, Unchanged):
+        pytest.skip("has no dropout")
+    embedded, lengths = vectors(2, 5, 6), torch.tensor([3, 5])
+    assert torch.equal(encoder(embedded, lengths), encoder(embedded, lengths))
+    encoder.train()
+    assert not torch.equal(encoder(embedded, lengths), encoder(embedded, lengths))
+    torch.manual_seed(1)
+    once = encoder(embedded, lengths)
+    torch.manual_seed(1)
+    assert torch.equal(once, encoder(embedded, lengths))
+
+
+def lstm_of_one_direction(cell_weights, inputs):
+    """An LSTM step by step: gates input, forget, cell, output."""
+    from_input, from_hidden, bias_input, bias_hidden = cell_weights
+    hidden = cell = inputs.new_zeros(from_hidden.shape[1])
+    states = []
+    for vector in inputs:
+        gates = from_input @ vector + bias_input + from_hidden @ hidden + bias_hidden
+        enter, forget, candidate, leave = gates.chunk(4)
+        cell = forget.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
+        hidden = leave.sigmoid() * cell.tanh()
+        states.append(hidden)
+    return torch.stack(states)
+
+
+def test_the_first_half_is_read_forward_and_the_second_backward():
+    encoder, embedded = BiLstmEncoder(6, 8).double(), vectors(1, 5, 6)
+    forward, backward = encoder.lstm.all_weights
+    expected = torch.cat(
+        [
+            lstm_of_one_direction(forward, embedded[0]),
+            lstm_of_one_direction(backward, embedded[0].flip(0)).flip(0),
+        ],
+        dim=-1,
+    )
+    torch.testing.assert_close(encoder(embedded, torch.tensor([5]))[0], expected)
+
+
+def test_a_transformer_layer_against_its_formula():
+    encoder, embedded = TransformerEncoder(6, 8, 1, 2).double().eval(), vectors(1, 5, 6)
+    layer = encoder.layers.layers[0]
+    states = encoder.project(embedded[0]) + sinusoids(5, 8)
+    attention = layer.self_attn
+    query, key, value = (layer.norm1(states) @ attention.in_proj_weight.T + attention.in_proj_bias).chunk(
+        3, -1
+    )
+    mixed = [
+        torch.softmax(query[:, part] @ key[:, part].T / 2, -1) @ value[:, part]
+        for part in (slice(0, 4), slice(4, 8))  # a head has four units: divided by the root of 4
+    ]
+    states = states + attention.out_proj(torch.cat(mixed, -1))
+    states = states + layer.linear2(torch.relu(layer.linear1(layer.norm2(states))))
+    found = encoder(embedded, torch.tensor([5]))[0]
+    torch.testing.assert_close(found, encoder.layers.norm(states))
+
+
+def test_transformer_layers_begin_with_weights_of_their_own():
+    first, second = TransformerEncoder(6, 8, 2, 2).layers.layers
+    assert not torch.equal(first.linear1.weight, second.linear1.weight)
+
+
+def test_a_transformer_knows_where_words_stand():
+    encoder = TransformerEncoder(6, 8, 1, 2).double().eval()
+    same_word = vectors(1, 1, 6).expand(1, 4, 6)
+    states = encoder(same_word, torch.tensor([4]))[0]
+    assert (states[0] - states[1]).abs().max() > 1e-3
+
+
+@pytest.mark.usefixtures("unchecked")
+class TestBadInput:
+    @pytest.mark.parametrize("kind", ["bilstm", "transformer", "none"])
+    @pytest.mark.parametrize(
+        ("sizes", "lengths"), [((2, 4, 5), [4, 4]), ((2, 4, 6), [5, 4]), ((2, 4, 6), [0, 4])]
+    )
+    def test_shapes(self, kind, sizes, lengths):
+        with pytest.raises(ValueError, match=r"embedded|lengths"):
+            make_encoder(kind, 6, 6, attention_heads=2)(torch.zeros(sizes), torch.tensor(lengths))
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"width": 7}, "even"),
+            ({"layers": 0}, "layers is 0"),
+            ({"dropout": 1.0}, "dropout is 1.0"),
+            ({"kind": "transformer", "attention_heads": 3}, "multiple of attention_heads"),
+            ({"kind": "gru"}, "choose one of bilstm, transformer, none"),
+            ({"kind": "none"}, "Pass width=6"),
+        ],
+    )
+    def test_options(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            make_encoder(**({"kind": "bilstm", "input_width": 6, "width": 8} | options))
