@@ -62,7 +62,9 @@ class ReordererOptions(Options):
         description="separable: expected permutation; one straight-through sample; a bound by several samples; the "
         "true likelihood (with a tagging head)",
     )
-    temperature: float = Field(1.0, gt=0.0, description="of Gumbel samples (separable: hard, samples) or of sinkhorn")
+    temperature: float = Field(
+        1.0, gt=0.0, description="of Gumbel samples (separable: hard, samples) or of sinkhorn"
+    )
     samples: Width = Field(4, description="how many (separable: samples)")
     decoding: Literal["greedy", "viterbi", "permutation", "marginal"] = Field(
         "viterbi",
@@ -70,10 +72,14 @@ class ReordererOptions(Options):
         "the expected permutation as it is",
     )
     normal_form: bool = Field(False, description="separable: one derivation for each permutation")
-    inversion_rate: float | None = Field(None, gt=0.0, lt=1.0, description="separable: prior rate of inverted rules")
+    inversion_rate: float | None = Field(
+        None, gt=0.0, lt=1.0, description="separable: prior rate of inverted rules"
+    )
     inversion_weight: float = Field(0.0, ge=0.0, description="separable: of the inversion prior in the loss")
     iterations: Width = Field(32, description="sinkhorn: row and column normalisations")
-    hungarian: bool = Field(False, description="sinkhorn, at test time: the best matching instead of the relaxed one")
+    hungarian: bool = Field(
+        False, description="sinkhorn, at test time: the best matching instead of the relaxed one"
+    )
     window: Width = Field(3, description="local: neighbours on each side")
 
 
@@ -122,7 +128,11 @@ class ModelOptions(Options):
                 f"reorderer.objective is exact, but head.encoder.kind is {head.encoder.kind}, which mixes the words of "
                 "the reordered sentence. Use head.encoder: {kind: none}, or reorderer.objective: soft."
             )
-        if reorderer.kind == "separable" and reorderer.shared_embeddings and reorderer.embedding != head.embedding:
+        if (
+            reorderer.kind == "separable"
+            and reorderer.shared_embeddings
+            and reorderer.embedding != head.embedding
+        ):
             raise ConfigError(
                 f"reorderer.shared_embeddings needs one width, but reorderer.embedding is {reorderer.embedding} and "
                 f"head.embedding {head.embedding}. Set reorderer.embedding: {head.embedding}."

@@ -149,7 +149,10 @@ class Transducer(nn.Module, ModelHubMixin):
         return [answers[place] for place in range(len(words))]
 
     def score(
-        self, sentences: Sequence[str | Sequence[str]], outputs: Sequence[str | Sequence[str]], batch_size: int = 64
+        self,
+        sentences: Sequence[str | Sequence[str]],
+        outputs: Sequence[str | Sequence[str]],
+        batch_size: int = 64,
     ) -> list[float]:
         """The exact log-likelihood of each output given its sentence, with the reordering of test time.
 
@@ -157,7 +160,9 @@ class Transducer(nn.Module, ModelHubMixin):
         """
         sources, targets = tokenised(sentences), tokenised(outputs, "output")
         if len(sources) != len(targets):
-            raise ValueError(f"there are {len(sources)} sentences but {len(targets)} outputs; give one for each.")
+            raise ValueError(
+                f"there are {len(sources)} sentences but {len(targets)} outputs; give one for each."
+            )
         require_words(sources)
         training = self.training
         self.eval()
@@ -204,7 +209,9 @@ class Transducer(nn.Module, ModelHubMixin):
         found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
         if self.reorderer.marginalises:
             found = self._rescored(sentences, found)
-        explanations = self._explanations(sentences, batch, reordering, found) if explain else [None] * len(found)
+        explanations = (
+            self._explanations(sentences, batch, reordering, found) if explain else [None] * len(found)
+        )
         predictions = []
         for hypotheses, explanation in zip(found, explanations, strict=True):
             best, *others = (Prediction(self.target.decode(one.words), one.score) for one in hypotheses)
@@ -215,7 +222,11 @@ class Transducer(nn.Module, ModelHubMixin):
         self, sentences: Sequence[Sequence[str]], found: Sequence[Sequence[Hypothesis]]
     ) -> list[list[Hypothesis]]:
         """The same outputs with their likelihoods summed over all orders, best first."""
-        pairs = [(words, one.words) for words, hypotheses in zip(sentences, found, strict=True) for one in hypotheses]
+        pairs = [
+            (words, one.words)
+            for words, hypotheses in zip(sentences, found, strict=True)
+            for one in hypotheses
+        ]
         batch = self._batch([words for words, _ in pairs], [output for _, output in pairs])
         scores = iter(self._log_likelihood(batch, smoothing=0.0)[0].tolist())
         rescored = [[Hypothesis(one.words, next(scores)) for one in hypotheses] for hypotheses in found]

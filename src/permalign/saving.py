@@ -52,7 +52,9 @@ def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
     if folder.is_dir():
         found = [path for path in (folder / file, folder / "model" / file) if path.is_file()]
         if not found:
-            raise DataError(f"has no {file}; expected a folder that save_pretrained or a training run wrote.", name)
+            raise DataError(
+                f"has no {file}; expected a folder that save_pretrained or a training run wrote.", name
+            )
         return found[0]
     known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
     try:

@@ -1,6 +1,6 @@
 """Beam search against exhaustive search, on a small model whose probabilities are a table."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 import torch
@@ -36,9 +36,7 @@ class Markov(Decoder):
 
     def of_output(self, sentence, words):
         path = [0, *words, END_ID]
-        return sum(
-            self.table[sentence, a, b].item() for a, b in zip(path[:-1], path[1:], strict=True)
-        )
+        return sum(self.table[sentence, a, b].item() for a, b in pairwise(path))
 
 
 def every_output(longest):

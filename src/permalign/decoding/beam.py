@@ -66,21 +66,23 @@ def beam_search(
         same_length: whether outputs have exactly ``longest`` words, so that a constraint can plan for it.
     """
     if not 1 <= n_best <= beam:
-        raise ValueError(f"n_best is {n_best} and beam {beam}, but 1 <= n_best <= beam must hold. Widen the beam.")
+        raise ValueError(
+            f"n_best is {n_best} and beam {beam}, but 1 <= n_best <= beam must hold. Widen the beam."
+        )
     start = constraint.start() if constraint else None
     searches = [_Search(limit, [_Prefix(state=start)]) for limit in longest]
     active = list(searches)
     written = 0
     while active:
-        scores = _allowed_scores(decoder.scores(), active, written, constraint, same_length)  # (sentences, prefixes, words)
+        scores = _allowed_scores(
+            decoder.scores(), active, written, constraint, same_length
+        )  # (sentences, prefixes, words)
         rows, words, active = _continue(scores, active, beam, n_best, constraint)
         if active:
             device = scores.device
             decoder.extend(torch.tensor(rows, device=device), torch.tensor(words, device=device))
         written += 1
-    return [
-        sorted(search.finished, key=lambda hypothesis: -hypothesis.score)[:n_best] for search in searches
-    ]
+    return [sorted(search.finished, key=lambda hypothesis: -hypothesis.score)[:n_best] for search in searches]
 
 
 def _allowed_scores(
@@ -113,7 +115,9 @@ def _continue(
     # beam more than wanted, so that as many go on as end
     best, places = scores.flatten(1).topk(min(2 * beam, prefixes * vocabulary))
     rows, words, going_on = [], [], []
-    for index, (search, values, chosen) in enumerate(zip(active, best.tolist(), places.tolist(), strict=True)):
+    for index, (search, values, chosen) in enumerate(
+        zip(active, best.tolist(), places.tolist(), strict=True)
+    ):
         following: list[_Prefix] = []
         sources: list[int] = []
         best_prefix = -torch.inf

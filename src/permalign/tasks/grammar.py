@@ -97,7 +97,6 @@ class State:
         fitting = frozenset(token for token, cost in self._cost.items() if cost <= tokens)
         return fitting | {END} if self.complete else fitting
 
-
     def allowed_exactly(self, tokens: int) -> frozenset[str]:
         """The tokens after which a program can still be finished in exactly ``tokens`` tokens, counting this one.
 
@@ -106,7 +105,9 @@ class State:
         if tokens <= 0:
             return frozenset({END} if self.complete and tokens == 0 else ())
         return frozenset(
-            token for token in self.allowed - {END} if self.advance(token)._lengths(tokens) >> (tokens - 1) & 1
+            token
+            for token in self.allowed - {END}
+            if self.advance(token)._lengths(tokens) >> (tokens - 1) & 1
         )
 
     def _lengths(self, most: int) -> int:
