@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 
-from benchmarks import alignment, processes, reordering, table
+from benchmarks import alignment, processes, reordering, table, tasks
 from benchmarks.measuring import Measurement, machine
 from permalign import kernels
 
@@ -20,6 +20,8 @@ def measurements() -> Iterator[list[Measurement]]:
     yield [reordering.memory_of_one_sentence(words=500)]
     yield alignment.additive_against_full(alignment.Size())
     yield processes.side_by_side(batch=16, words=25)
+    yield tasks.reading()
+    yield [tasks.grammar_step(), *tasks.command_line()]
 
 
 def main() -> None:
