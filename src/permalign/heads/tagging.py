@@ -16,7 +16,7 @@ from permalign.heads.words import (
 )
 from permalign.shapes import Float, Int
 from permalign.structures import Segment
-from permalign.text.codec import END_ID
+from permalign.text.codec import END_ID, UNKNOWN_ID
 
 
 class TaggingHead(Head):
@@ -73,16 +73,12 @@ class TaggingHead(Head):
     ) -> Float[Tensor, "batch token position"]:
         """``e(i, p) = log p(y_p | token i)``, for `permalign.SeparablePermutation.log_likelihood`. O(n V + n^2).
 
-        Arguments are those of `log_likelihood`, with states in the original order. Entries in padding mean nothing.
+        Arguments are those of `log_likelihood`, with states in the original order. Entries in padding mean nothing
+        but are finite.
         """
         target = self._aligned_target(states, lengths, target, target_lengths, smoothing)
-        features = self._features(states, lengths)
-        logits = self.softmax.logits(features)
         each = target[:, None].expand(-1, states.shape[1], -1)  # (batch, token, position)
-        wanted = logits.gather(2, each)
-        if smoothing:
-            wanted = (1 - smoothing) * wanted + smoothing * self.softmax.mean_logit(features)[..., None]
-        return wanted - logits.logsumexp(-1, keepdim=True)
+        return self.softmax.log_probs(self._features(states, lengths), each, smoothing)
 
     def log_likelihood(
         self,
@@ -99,7 +95,7 @@ class TaggingHead(Head):
     def _aligned_target(
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float
     ) -> Tensor:
-        """The outputs, checked, padded or cut to the room the states have; only words are kept, padding is 0."""
+        """The outputs, checked, and as wide as the states; after the last word come unknown ones, which are finite."""
         require_target(target, target_lengths, states.shape[0], self.words, smoothing)
         different = lengths != target_lengths
         if bool(different.any()):
@@ -110,7 +106,7 @@ class TaggingHead(Head):
             )
         n = states.shape[1]
         fitted = functional.pad(target, (0, n - target.shape[1])).long()
-        return fitted * inside(lengths, n)
+        return fitted.masked_fill(~inside(lengths, n), UNKNOWN_ID)
 
     def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> Decoder:
         """One row for each sentence; its words are known at once, so that a step only looks them up."""

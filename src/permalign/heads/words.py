@@ -60,12 +60,23 @@ class WordSoftmax(nn.Module):
         self, features: Float[Tensor, "*rows width"], words: Int[Tensor, "*rows"], smoothing: float = 0.0
     ) -> Float[Tensor, "*rows"]:
         """Log-probabilities of the given words, ``(1 - smoothing) log p(word) + smoothing mean_v log p(v)``."""
-        logits = self.logits(features)
-        log_normaliser = logits.logsumexp(-1)
-        wanted = logits.gather(-1, words.long()[..., None]).squeeze(-1)
-        if smoothing:
-            wanted = (1 - smoothing) * wanted + smoothing * self.mean_logit(features)
-        return wanted - log_normaliser
+        return self.log_probs(features, words[..., None], smoothing).squeeze(-1)
+
+    def log_probs(
+        self,
+        features: Float[Tensor, "*rows width"],
+        words: Int[Tensor, "*rows each"],
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, "*rows each"]:
+        """Log-probabilities of several words in each row, smoothed like those of `log_prob`.
+
+        Both terms have one normaliser, so smoothing adds ``smoothing (mean_v logit(v) - logit(word))``.
+        """
+        logits, words = self.logits(features), words.long()
+        wanted = logits.log_softmax(-1).gather(-1, words)
+        if not smoothing:
+            return wanted
+        return wanted + smoothing * (self.mean_logit(features)[..., None] - logits.gather(-1, words))
 
     def sentence_log_prob(
         self,
