@@ -49,7 +49,9 @@ def grammar_step() -> Measurement:
             state = state.advance(token)
 
     seconds = best_seconds({"walk": (walk, 50)})["walk"] / len(PROGRAM)
-    return Measurement("grammar step", "one token of a constrained output", 1e6 * seconds, "µs", "at most", 50.0)
+    return Measurement(
+        "grammar step", "one token of a constrained output", 1e6 * seconds, "µs", "at most", 50.0
+    )
 
 
 def command_line() -> list[Measurement]:
