@@ -29,7 +29,7 @@ class Options(BaseModel):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Check values against the options; a `ConfigError` names the first that is wrong, and the nearest right one."""
+        """Check values against the options; a `ConfigError` names the first wrong one, and the nearest right one."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -119,8 +119,8 @@ class ModelOptions(Options):
         exact = reorderer.kind == "separable" and reorderer.objective == "exact"
         if exact and head.kind != "tagging":
             raise ConfigError(
-                f"reorderer.objective is exact, but head.kind is {head.kind}: the exact sum over orders needs words that "
-                "depend on one source word each, and this head reads the whole reordered sentence. Use "
+                f"reorderer.objective is exact, but head.kind is {head.kind}: the exact sum over orders needs words "
+                "that depend on one source word each, and this head reads the whole reordered sentence. Use "
                 "reorderer.objective: samples (a bound on the same likelihood), or head.kind: tagging."
             )
         if exact and head.encoder.kind != "none":

@@ -86,8 +86,7 @@ def tokenised(sentences: Sequence[str | Sequence[str]], what: str = "sentence") 
     """
     if isinstance(sentences, str):
         raise ValueError(f"expected a list of {what}s, but got one string; write [{excerpt(sentences)}].")
-    words = [sentence.split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]
-    return words
+    return [sentence.split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]
 
 
 def require_words(sentences: Sequence[Sequence[str]]) -> None:
