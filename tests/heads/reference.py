@@ -1,0 +1,28 @@
+"""The parts of a decoder written out for one sentence, from a head's parameters."""
+
+import torch
+
+from permalign.text.codec import BEGIN_ID, PADDING_ID
+
+
+def lstm_cell(cell, inputs, hidden, memory):
+    gates = cell.weight_ih @ inputs + cell.bias_ih + cell.weight_hh @ hidden + cell.bias_hh
+    enter, forget, new, leave = gates.chunk(4)
+    memory = forget.sigmoid() * memory + enter.sigmoid() * new.tanh()
+    return leave.sigmoid() * memory.tanh(), memory
+
+
+def first_states(stack, source):
+    parts = (stack.bridge.weight @ torch.cat([source[0], source[-1]]) + stack.bridge.bias).tanh()
+    return [tuple(layer.chunk(2)) for layer in parts.chunk(len(stack.cells))]
+
+
+def softmax(scores):
+    weights = [score.exp() for score in scores]
+    return [weight / sum(weights) for weight in weights]
+
+
+def word_log_prob(head, feature, word):
+    logits = head.softmax.linear.weight @ feature + head.softmax.linear.bias
+    written = [logits[other].exp() for other in range(head.words) if other not in (PADDING_ID, BEGIN_ID)]
+    return logits[word] - sum(written).log()

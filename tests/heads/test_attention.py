@@ -1,0 +1,57 @@
+"""Luong attention with input feeding, against one sentence written out word by word."""
+
+import pytest
+import torch
+from tests.heads.contract import WIDTH, WORDS, HeadContract, Neighbours, random_outputs, random_sentences
+from tests.heads.reference import first_states, lstm_cell, softmax, word_log_prob
+
+from permalign.heads.attention import AttentionHead
+from permalign.text.codec import BEGIN_ID, END_ID
+
+
+class TestAttention(HeadContract):
+    def head(self, **options):
+        return AttentionHead(**{"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5, **options})
+
+    def test_sizes_are_named(self):
+        for option in ("embedding", "hidden", "layers"):
+            with pytest.raises(ValueError, match=f"{option} is 0, but must be at least 1"):
+                self.head(**{option: 0})
+
+
+class TestDeepAttention(TestAttention):
+    def head(self, **options):
+        return super().head(**{"layers": 2, "encoder": Neighbours(WIDTH, 6), **options})
+
+
+def luong(head, source, output):
+    """The log-probability of one output, from the states of one sentence's words."""
+    states = first_states(head.stack, source)
+    attended, before, total = torch.zeros(head.hidden).double(), BEGIN_ID, 0.0
+    for word in [*output, END_ID]:
+        inputs = torch.cat([head.embeddings.weight[before], attended])
+        for layer, cell in enumerate(head.stack.cells):
+            states[layer] = lstm_cell(cell, inputs, *states[layer])
+            inputs = states[layer][0]
+        query = inputs
+        weights = softmax([query @ (head.keys.weight @ state) for state in source])
+        context = sum(weight * state for weight, state in zip(weights, source, strict=True))
+        both = torch.cat([head.values.weight, head.combine.weight], dim=1)  # W [context ; query]
+        attended = (both @ torch.cat([context, query]) + head.combine.bias).tanh()
+        total = total + word_log_prob(head, attended, word)
+        before = word
+    return total
+
+
+@pytest.mark.parametrize("kind", [TestAttention, TestDeepAttention])
+def test_a_batch_is_as_one_sentence_after_the_other(kind):
+    head = kind().build()
+    states, lengths = random_sentences([3, 1, 5, 2])
+    target, target_lengths = random_outputs([2, 3, 0, 6])
+    read = states if head.encoder is None else head.encoder(states, lengths)
+    expected = [
+        luong(head, read[row, :n], target[row, :m].tolist())
+        for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True))
+    ]
+    found = head.log_likelihood(states, lengths, target, target_lengths)
+    torch.testing.assert_close(found, torch.stack(expected))

@@ -1,0 +1,66 @@
+"""Syntactic attention against one sentence written out word by word."""
+
+import pytest
+import torch
+from tests.heads.contract import WIDTH, WORDS, HeadContract, Neighbours, random_outputs, random_sentences
+from tests.heads.reference import first_states, lstm_cell, softmax, word_log_prob
+
+from permalign.heads.syntactic_attention import SyntacticAttentionHead
+from permalign.text.codec import END_ID
+
+
+class TestSyntacticAttention(HeadContract):
+    def head(self, **options):
+        encoder = Neighbours(WIDTH, 6)
+        return SyntacticAttentionHead(
+            **{"width": WIDTH, "words": WORDS, "hidden": 5, "encoder": encoder, **options}
+        )
+
+    def test_sizes_are_named(self):
+        for option in ("hidden", "layers"):
+            with pytest.raises(ValueError, match=f"{option} is 0, but must be at least 1"):
+                self.head(**{option: 0})
+
+
+class TestWithoutContext(TestSyntacticAttention):
+    def head(self, **options):
+        return super().head(**{"encoder": None, "layers": 2, **options})
+
+
+def two_streams(head, words, output):
+    """The log-probability of one output, from the embeddings of one sentence's words."""
+    words = torch.cat([words, head.end[None]])
+    syntax = words if head.encoder is None else head.encoder(words[None], torch.tensor([len(words)]))[0]
+    meanings = [head.meanings.weight @ word + head.meanings.bias for word in words]
+    states, total = first_states(head.stack, syntax), 0.0
+    for written in [*output, END_ID]:
+        query = states[-1][0]
+        weights = softmax([query @ (head.keys.weight @ state) for state in syntax])
+        meaning = sum(weight * each for weight, each in zip(weights, meanings, strict=True))
+        total = total + word_log_prob(head, meaning, written)
+        inputs = sum(weight * each for weight, each in zip(weights, syntax, strict=True))
+        for layer, cell in enumerate(head.stack.cells):
+            states[layer] = lstm_cell(cell, inputs, *states[layer])
+            inputs = states[layer][0]
+    return total
+
+
+@pytest.mark.parametrize("kind", [TestSyntacticAttention, TestWithoutContext])
+def test_a_batch_is_as_one_sentence_after_the_other(kind):
+    head = kind().build()
+    states, lengths = random_sentences([3, 1, 5, 2])
+    target, target_lengths = random_outputs([2, 3, 0, 6])
+    expected = [
+        two_streams(head, states[row, :n], target[row, :m].tolist())
+        for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True))
+    ]
+    found = head.log_likelihood(states, lengths, target, target_lengths)
+    torch.testing.assert_close(found, torch.stack(expected))
+
+
+def test_words_see_meaning_alone():
+    head = TestSyntacticAttention().build()
+    torch.nn.init.zeros_(head.meanings.weight)  # all words mean the same, wherever the attention goes
+    states, lengths = random_sentences([4, 4])
+    one, other = head.decoder(states, lengths).scores()
+    torch.testing.assert_close(one, other)

@@ -1,0 +1,105 @@
+"""The tagging head: a word at each position, and the table of emissions that exact objectives sum over."""
+
+import itertools
+
+import pytest
+import torch
+from tests.heads.contract import WIDTH, WORDS, HeadContract, Neighbours, random_outputs, random_sentences
+from torch.nn.functional import one_hot
+
+from permalign import Segment, SeparablePermutation
+from permalign.heads.tagging import TaggingHead
+from permalign.text.codec import END_ID
+
+
+class TestTagging(HeadContract):
+    output_lengths = HeadContract.lengths
+    writes_end = False
+
+    def head(self, **options):
+        return TaggingHead(**{"width": WIDTH, "words": WORDS, **options})
+
+
+class TestTaggingInContext(TestTagging):
+    def head(self, **options):
+        return super().head(**{"encoder": Neighbours(WIDTH, 6), **options})
+
+
+@pytest.fixture
+def head():
+    return TestTagging().build()
+
+
+def test_a_row_ends_after_its_last_position_and_only_there(head):
+    states, lengths = random_sentences([1, 2])
+    decoder = head.decoder(states, lengths)
+    assert (decoder.scores()[:, END_ID] == -torch.inf).all()
+    first = decoder.scores()[:, 5]
+    decoder.extend(torch.tensor([0, 1]), torch.tensor([5, 5]))
+    over, going_on = decoder.scores()
+    assert over[END_ID] == first[0]
+    assert over.isfinite().sum() == 1
+    assert going_on[END_ID] == -torch.inf
+    decoder.extend(torch.tensor([0, 1]), torch.tensor([5, 6]))
+    assert (decoder.scores()[0] == -torch.inf).all()
+    assert decoder.scores()[1].isfinite().nonzero().tolist() == [[END_ID]]
+
+
+def test_emissions_are_those_of_each_position(head):
+    states, lengths = random_sentences([3])
+    logits = states[0] @ head.softmax.linear.weight.T + head.softmax.linear.bias
+    logits[:, [0, 2, END_ID]] = -torch.inf
+    expected = logits.exp() / logits.exp().sum(-1, keepdim=True)
+    torch.testing.assert_close(head.emissions(states, lengths)[0].exp(), expected)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_target_emissions_are_likelihoods_of_reordered_states(head, smoothing):
+    states, lengths = random_sentences([3, 2])
+    target, _ = random_outputs([3, 2], room=4)
+    table = head.target_emissions(states, lengths, target, lengths, smoothing)
+    assert table.isfinite().all()
+    for row, n in enumerate([3, 2]):
+        for order in itertools.permutations(range(n)):
+            expected = head.log_likelihood(
+                states[[row]][:, list(order)], lengths[[row]], target[[row]], lengths[[row]], smoothing
+            )
+            found = sum(table[row, token, position] for position, token in enumerate(order))
+            torch.testing.assert_close(found, expected[0])
+
+
+def test_the_exact_objective_sums_over_all_orders(head):
+    states, lengths = random_sentences([3])
+    target, _ = random_outputs([3])
+    orders = SeparablePermutation(torch.randn(1, 4, 2, dtype=torch.float64))
+    table = head.target_emissions(states, lengths, target, lengths)
+    expected = torch.stack(
+        [
+            orders.log_prob(torch.tensor([order]))[0]
+            + head.log_likelihood(one_hot(torch.tensor([order])).double() @ states, lengths, target, lengths)[
+                0
+            ]
+            for order in itertools.permutations(range(3))
+        ]
+    ).logsumexp(0)
+    torch.testing.assert_close(orders.log_likelihood(table)[0], expected)
+
+
+def test_another_length_is_refused_by_the_name_of_the_pair(head):
+    states, lengths = random_sentences([2, 3])
+    target, target_lengths = random_outputs([2, 4])
+    message = "pair 1 has 3 source words and 4 output words, .*one word for each source word; use ssnt"
+    for method in (head.log_likelihood, head.target_emissions):
+        with pytest.raises(ValueError, match=message):
+            method(states, lengths, target, target_lengths)
+
+
+def test_segments_pair_every_word_with_its_token(head):
+    states, lengths = random_sentences([3, 2])
+    target, _ = random_outputs([3, 2])
+    order = torch.tensor([[2, 0, 1], [1, 0, 2]])
+    assert head.segments(states, lengths, target, lengths, order) == [
+        [Segment((2,), (0,)), Segment((0,), (1,)), Segment((1,), (2,))],
+        [Segment((1,), (0,)), Segment((0,), (1,))],
+    ]
+    assert head.segments(states, lengths, target, lengths, None) is None
