@@ -1,0 +1,182 @@
+"""The monotone head: the contract of heads, its alignments one by one, and the prefixes of its decoder."""
+
+import itertools
+
+import pytest
+import torch
+from tests.heads.contract import (
+    WIDTH,
+    WORDS,
+    HeadContract,
+    Neighbours,
+    follow,
+    random_outputs,
+    random_sentences,
+)
+
+from permalign.heads.additive import additive_log_normaliser
+from permalign.heads.ssnt import SsntHead
+from permalign.structures import Segment
+from permalign.structures.brute_force import EnumeratedMonotoneAlignment
+from permalign.text.codec import END_ID
+
+
+def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
+    """Log-likelihoods by the definition, sentence by sentence: a softmax for each cell and step, every alignment."""
+    answers = []
+    for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True)):
+        cells = torch.cat([states[row, :n], head.end_cell[None]])
+        if head.encoder is not None:
+            cells = head.encoder(cells[None], torch.tensor([n + 1]))[0]
+        steps = head.context(target[[row], :m])[0]
+        words = [*target[row, :m].tolist(), END_ID]
+        emit, word = torch.empty(2, n + 1, m + 1, dtype=states.dtype)
+        for i, j in itertools.product(range(n + 1), range(m + 1)):
+            hidden = (head.emit_cells(cells[i]) + head.emit_steps(steps[j])).tanh()
+            emit[i, j] = head.emit(hidden)
+            logits = head.word_scores.of_cells(cells[i]) + head.word_scores.of_steps(steps[j])
+            choices = [1, *range(END_ID + 1, head.words)] + ([END_ID] if i == n else [])
+            log_probs = torch.full_like(logits, -torch.inf)
+            log_probs[choices] = logits[choices].log_softmax(0)
+            word[i, j] = (1 - smoothing) * log_probs[words[j]]
+            word[i, j] += smoothing * log_probs[choices].mean()
+        both = torch.tensor([n + 1]), torch.tensor([m + 1])
+        answers.append(EnumeratedMonotoneAlignment(emit[None], word[None], *both).log_likelihood())
+    return torch.cat(answers)
+
+
+class MonotoneContract(HeadContract):
+    context = "full"
+    layers = 1
+
+    def head(self, **options):
+        defaults = {"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5}
+        return SsntHead(**defaults | {"context": self.context, "layers": self.layers} | options)
+
+    @torch.no_grad()
+    def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
+        head = self.build()
+        for smoothing in (0.0, 0.3):
+            value = head.log_likelihood(*self.batch(), smoothing=smoothing)
+            torch.testing.assert_close(value, written_out(head, *self.batch(), smoothing))
+
+
+class TestWholePrefix(MonotoneContract):
+    pass
+
+
+class TestTwoLayers(MonotoneContract):
+    layers = 2
+
+
+class TestLastWord(MonotoneContract):
+    context = 1
+
+
+class TestLastTwoWords(MonotoneContract):
+    context = 2
+    layers = 2
+
+
+class TestWithEncoder(MonotoneContract):
+    def head(self, **options):
+        return super().head(**{"encoder": Neighbours(WIDTH, 6)} | options)
+
+
+def small_head(scale=1.0, dtype=torch.float64, **options):
+    torch.manual_seed(3)
+    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5}
+    head = SsntHead(**defaults | options).to(dtype).eval()
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter, std=scale)
+    return head
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_every_output_is_scored_alike_by_decoder_and_likelihood(dtype, tolerance, n):
+    head = small_head(dtype=dtype)
+    states, lengths = random_sentences([n])
+    states = states.to(dtype)
+    for m in range(4):
+        outputs = torch.tensor(list(itertools.product([1, 4, 5], repeat=m)), dtype=torch.int64)
+        count = len(outputs)
+        sizes = torch.full((count,), m)
+        expected = head.log_likelihood(states.expand(count, -1, -1), lengths.expand(count), outputs, sizes)
+        decoder = head.decoder(states.expand(count, -1, -1), lengths.expand(count))
+        for words in outputs.T:
+            decoder.extend(torch.arange(count), words)
+        torch.testing.assert_close(decoder.scores()[:, END_ID], expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("scale", [1.0, 6.0, 30.0])
+def test_mass_is_conserved_along_a_long_prefix(scale):
+    """However sure the model is of itself, what a prefix has is what its continuations have."""
+    head = small_head(scale, torch.float32)
+    states, lengths = random_sentences([40])
+    (output,), _ = random_outputs([30])
+    output = torch.where(output == 6, 4, output)
+    scores = follow(head.decoder(states.float(), lengths), output.tolist())
+    taken = scores[torch.arange(30), output]
+    torch.testing.assert_close(scores[1:].logsumexp(-1), taken, rtol=1e-5, atol=1e-4)
+
+
+@torch.no_grad()
+def test_words_whose_sum_over_cells_underflows():
+    """A cell and a step that want different words: products of exponentials vanish, scores do not."""
+    head = small_head(0.5, torch.float32)
+    head.word_scores.of_cells.weight.mul_(300)
+    states, lengths = random_sentences([3, 2])
+    scores = head.decoder(states.float(), lengths).scores()
+    exact = head.double().decoder(states, lengths).scores()
+    assert exact[:, 4:].min() < -110
+    torch.testing.assert_close(scores, exact, check_dtype=False, rtol=1e-5, atol=1e-3)
+
+
+def test_decoder_with_rows_of_any_sentence_in_any_order():
+    head = small_head()
+    states, lengths = random_sentences([3, 1, 2])
+    decoder = head.decoder(states, lengths)
+    decoder.extend(torch.tensor([2, 0, 2, 2]), torch.tensor([4, 5, 5, 1]))
+    decoder.extend(torch.tensor([3, 1, 0]), torch.tensor([4, 4, 5]))
+    for row, (sentence, output) in enumerate([(2, [1, 4]), (0, [5, 4]), (2, [4, 5])]):
+        alone = follow(head.decoder(states[[sentence]], lengths[[sentence]]), output)
+        torch.testing.assert_close(decoder.scores()[row], alone[-1])
+
+
+def test_a_word_that_cannot_be_written_leaves_nothing():
+    head = small_head()
+    decoder = head.decoder(*random_sentences([2]))
+    decoder.extend(torch.tensor([0]), torch.tensor([END_ID]))
+    assert (decoder.scores() == -torch.inf).all()
+
+
+@torch.no_grad()
+def test_segments_leave_out_the_end_and_follow_the_order():
+    head = small_head(0.0, width=2, hidden=1)
+    head.emit.weight.fill_(20)  # states with a positive first number emit, others move on
+    head.emit_cells.weight.copy_(torch.tensor([[1.0, 0.0]]))
+    states = torch.tensor([[[-5.0, 0.0], [5.0, 0.0], [-5.0, 0.0]]]).double()
+    lengths, order = torch.tensor([3]), torch.tensor([[2, 0, 1]])
+    target, target_lengths = torch.tensor([[4, 5]]), torch.tensor([2])
+    [segments] = head.segments(states, lengths, target, target_lengths, order)
+    assert segments == [Segment((2, 0), (0, 1)), Segment((1,), ())]
+    [segments] = head.segments(states, lengths, target, target_lengths, None)
+    assert segments == [Segment((0, 1), (0, 1)), Segment((2,), ())]
+    [segments] = head.segments(states[:, :2], lengths - 1, target, target_lengths, order[:, :2])
+    assert segments == [Segment((2, 0), (0, 1))]
+    [segments] = head.segments(states, lengths, target[:, :0], target_lengths - 2, order)
+    assert segments == [Segment((2, 0, 1), ())]
+
+
+@pytest.mark.parametrize("context", [0, -1, "some", True, 1.5])
+@pytest.mark.usefixtures("unchecked")
+def test_contexts_that_are_none(context):
+    with pytest.raises(ValueError, match=r"context is .*'full'.*at least 1"):
+        SsntHead(width=2, words=6, embedding=1, hidden=1, context=context)
+
+
+def test_the_normaliser_alone():
+    cells, steps = torch.randn(2, 3, 5), torch.randn(2, 4, 5)
+    expected = (cells[:, :, None] + steps[:, None]).logsumexp(-1)
+    torch.testing.assert_close(additive_log_normaliser(cells, steps), expected)
