@@ -1,5 +1,7 @@
 """Building a model's parts from its options: the one place that knows which class an option's name stands for."""
 
+from typing import Any
+
 from torch import nn
 
 from permalign.config import EncoderOptions, HeadOptions, ReordererOptions
@@ -62,18 +64,20 @@ def build_reorderer(
 def build_head(options: HeadOptions, words: int) -> Head:
     """The head over source states of its embedding's width, writing words of a vocabulary."""
     encoder = build_encoder(options.encoder, options.embedding)
-    if options.kind == "tagging":
-        return TaggingHead(words, options.embedding, encoder, dropout=options.dropout)
-    decoder = {
-        "embedding": options.embedding,
-        "hidden": options.hidden,
-        "layers": options.layers,
+    common: dict[str, Any] = {
+        "width": options.embedding,
+        "words": words,
         "dropout": options.dropout,
+        "encoder": encoder,
     }
-    if options.kind == "attention":
-        return AttentionHead(words, options.embedding, encoder, **decoder)
+    if options.kind == "tagging":
+        return TaggingHead(**common)
+    common |= {"hidden": options.hidden, "layers": options.layers}
     if options.kind == "syntactic_attention":
-        return SyntacticAttentionHead(words, options.embedding, encoder, **decoder)
+        return SyntacticAttentionHead(**common)
+    common |= {"embedding": options.embedding}
+    if options.kind == "attention":
+        return AttentionHead(**common)
     if options.kind == "swan":
-        return SwanHead(words, options.embedding, encoder, segment_length=options.segment_length, **decoder)
-    return SsntHead(words, options.embedding, encoder, context=options.context, **decoder)
+        return SwanHead(segment_length=options.segment_length, **common)
+    return SsntHead(context=options.context, **common)

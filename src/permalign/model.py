@@ -16,7 +16,7 @@ from permalign.decoding.constraint import AllowedWords, Constraint, GrammarConst
 from permalign.heads.tagging import TaggingHead
 from permalign.prediction import Explanation, Prediction, require_words, tokenised
 from permalign.reorderers.base import Reordering
-from permalign.saving import load_model, save_model
+from permalign.saving import load_model, require_same_parameters, save_model
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
 from permalign.text.codec import Codec
@@ -268,5 +268,6 @@ class Transducer(nn.Module, ModelHubMixin):
     def _from_pretrained(cls, *, model_id: str, **hub: Any) -> "Transducer":
         options, state, source, target = load_model(model_id, hub)
         model = cls(options, source, target)
+        require_same_parameters(model_id, model.state_dict(), state)
         model.load_state_dict(state)
         return model.eval()

@@ -47,6 +47,18 @@ def load_model(name: str, hub: Mapping[str, Any]) -> tuple[ModelOptions, dict[st
     return options, renamed, load_codec(paths[SOURCE]), load_codec(paths[TARGET])
 
 
+def require_same_parameters(name: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    """A file's parameters are those of the model its config describes, by name and shape."""
+    for parameter in sorted(expected.keys() | found.keys()):
+        shapes = [tuple(state[parameter].shape) if parameter in state else None for state in (expected, found)]
+        if shapes[0] != shapes[1]:
+            raise DataError(
+                f"{WEIGHTS} does not fit {CONFIG}: parameter {parameter} should have shape {shapes[0]} and has "
+                f"{shapes[1]}. Are the two from one model?",
+                name,
+            )
+
+
 def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
     folder = Path(name)
     if folder.is_dir():
