@@ -13,7 +13,7 @@ LETTERS = "abcdef"
 HEADS = ["tagging", "attention", "syntactic_attention", "ssnt", "swan"]
 REORDERERS = {
     "none": {"kind": "none"},
-    "local": {"kind": "local", "window": 1},
+    "local": {"kind": "local", "reach": 1},
     "sinkhorn": {"kind": "sinkhorn"},
     "soft": {"kind": "separable", "objective": "soft"},
     "hard": {"kind": "separable", "objective": "hard"},
@@ -21,7 +21,10 @@ REORDERERS = {
     "exact": {"kind": "separable", "objective": "exact"},
 }
 PAIRS = [
-    (reorderer, head) for reorderer in REORDERERS for head in HEADS if reorderer != "exact" or head == "tagging"
+    (reorderer, head)
+    for reorderer in REORDERERS
+    for head in HEADS
+    if reorderer != "exact" or head == "tagging"
 ]
 
 
@@ -47,7 +50,7 @@ def make(reorderer, head, seed=0, **options):
     """A small model without dropout."""
     torch.manual_seed(seed)
     encoder = {"width": 16, "dropout": 0.0}
-    reorderer = {"embedding": 16, "encoder": encoder, "hidden": 32, "dropout": 0.0, **REORDERERS[reorderer]}
+    reorderer = {"embedding": 16, "width": 16, "hidden": 32, "dropout": 0.0, **REORDERERS[reorderer]}
     plain = reorderer.get("objective") == "exact"
     head = {
         "kind": head,
