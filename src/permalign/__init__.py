@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from permalign.model import Transducer
+    from permalign.prediction import Prediction
     from permalign.structures import (
         Derivation,
         MonotoneAlignment,
@@ -21,21 +23,33 @@ __version__ = "0.1.0"
 __all__ = [
     "Derivation",
     "MonotoneAlignment",
+    "Prediction",
     "Segment",
     "SegmentalAlignment",
     "SeparablePermutation",
+    "Transducer",
 ]
 
-_HOMES = dict.fromkeys(
-    ["Derivation", "MonotoneAlignment", "Segment", "SegmentalAlignment", "SeparablePermutation"],
-    "permalign.structures",
-)
+_HOMES = {
+    "Prediction": "permalign.prediction",
+    "Transducer": "permalign.model",
+    **dict.fromkeys(
+        ["Derivation", "MonotoneAlignment", "Segment", "SegmentalAlignment", "SeparablePermutation"],
+        "permalign.structures",
+    ),
+}
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'permalign' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        return getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "permalign":
+            raise
+        raise ImportError(f'permalign.{name} needs {missing}: pip install "permalign[models]"') from error
 
 
 def __dir__() -> list[str]:

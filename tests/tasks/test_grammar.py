@@ -1,5 +1,4 @@
 import json
-import time
 from itertools import product
 
 import pytest
@@ -170,18 +169,6 @@ def test_too_short_a_limit_is_an_error():
         GRAMMARS["scan"].initial.allowed_within(0)
 
 
-def test_a_step_takes_less_than_fifty_microseconds():
-    grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
-    program = ["count", "state", "loc_1", "place", "higher_2", "highest", "place", "loc_2", "city"]
-    for steps_bound in (50e-6 * 20, 50e-6):  # the first walk makes the states, the next ones look them up
-        began = time.perf_counter()
-        state = grammar.initial
-        for token in program:
-            assert token in state.allowed_within(30)
-            state = state.advance(token)
-        assert (time.perf_counter() - began) / len(program) < steps_bound
-
-
 def test_the_programs_of_geoquery_need_few_states(data_dir):
     grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
     with (data_dir / "geoquery/expected/geoquery.jsonl").open(encoding="utf-8") as stream:
@@ -190,9 +177,53 @@ def test_the_programs_of_geoquery_need_few_states(data_dir):
     assert len(grammar._states) <= 200
 
 
-def test_deep_nesting_stays_quick():
+def test_deep_nesting_is_read_back():
     grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
-    began = time.perf_counter()
     tokens = ["exclude"] * 60 + ["state"] * 61
     assert grammar.linearise(grammar.read(tokens)) == tokens
-    assert time.perf_counter() - began < 5
+
+
+def outputs_of_length(grammar, length):
+    """Every readable sequence of a length, by walking without looking ahead."""
+    states = [((), grammar.initial)]
+    for _ in range(length):
+        states = [
+            ((*tokens, token), state.advance(token))
+            for tokens, state in states
+            for token in state.allowed - {END}
+        ]
+    return {tokens for tokens, state in states if state.complete}
+
+
+def test_exact_lengths_equal_enumeration():
+    rules = [Rule("all", "All"), Rule("a", "X", ("All",)), Rule("b", "X", ("X", "Y")), Rule("c", "Y", ("X",))]
+    grammar = Grammar(["X"], rules, optional=["all"])
+    for length in range(1, 7):
+        walked = [((), grammar.initial)]
+        for left in range(length, 0, -1):
+            walked = [
+                ((*tokens, token), state.advance(token))
+                for tokens, state in walked
+                for token in state.allowed_exactly(left)
+            ]
+        expected = outputs_of_length(grammar, length)
+        assert {tokens for tokens, _ in walked} == expected
+        assert all(state.allowed_exactly(0) == {END} for _, state in walked)
+
+
+def test_a_restricted_grammar_has_exactly_the_programs_of_its_tokens():
+    rules = [
+        Rule("a", "X"),
+        Rule("b", "X", ("X",)),
+        Rule("c", "X", ("Y",)),
+        Rule("d", "Y"),
+        Rule("e", "Y", ("Y",)),
+    ]
+    grammar = Grammar(["X", "Y"], rules)
+    for tokens in ("ab", "abde", "de", "ace", "abcde"):
+        restricted = grammar.restricted_to(tokens)
+        for length in range(1, 5):
+            kept = {output for output in outputs_of_length(grammar, length) if set(output) <= set(tokens)}
+            assert outputs_of_length(restricted, length) == kept
+    with pytest.raises(ValueError, match="No program can be written"):
+        grammar.restricted_to("be")

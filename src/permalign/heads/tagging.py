@@ -138,11 +138,11 @@ class _TaggingDecoder(Decoder):
         # one more position, where all that is left is to end
         only_end = emissions.new_full((words,), -torch.inf)
         only_end[END_ID] = 0.0
-        self._sentences, self._lengths = torch.arange(batch, device=lengths.device), lengths.long()
+        self._sentences = torch.arange(batch, device=lengths.device)
         self._emissions = functional.pad(emissions, (0, 0, 0, 1)).index_put(
-            (self._sentences, self._lengths), only_end.expand(batch, -1)
+            (self._sentences, lengths.long()), only_end.expand(batch, -1)
         )  # (batch, n + 1, words)
-        self._positions = torch.zeros_like(self._lengths)
+        self._positions = torch.zeros_like(self._sentences)
         self._totals = emissions.new_zeros(batch)
 
     def scores(self) -> Float[Tensor, "rows words"]:
@@ -151,6 +151,6 @@ class _TaggingDecoder(Decoder):
     def extend(self, rows: Int[Tensor, " new"], words: Int[Tensor, " new"]) -> None:
         sentences, positions = self._sentences[rows], self._positions[rows]
         self._totals = self._totals[rows] + self._emissions[sentences, positions, words]
-        # a row that goes on after its end has probability zero, and stays there
-        self._positions = (positions + 1).minimum(self._lengths[sentences])
+        # a row that goes on after its end has probability zero, wherever it stands
+        self._positions = (positions + 1).clamp(max=self._emissions.shape[1] - 1)
         self._sentences = sentences

@@ -1,5 +1,18 @@
 """What turns a sentence's states into an order of its words."""
 
+from permalign.reorderers.base import Reorderer, Reordering
+from permalign.reorderers.identity import IdentityReorderer
+from permalign.reorderers.local import LocalReorderer
+from permalign.reorderers.separable import SeparableReorderer
+from permalign.reorderers.sinkhorn import SinkhornReorderer
 from permalign.reorderers.split_scorer import SplitScorer
 
-__all__ = ["SplitScorer"]
+__all__ = [
+    "IdentityReorderer",
+    "LocalReorderer",
+    "Reorderer",
+    "Reordering",
+    "SeparableReorderer",
+    "SinkhornReorderer",
+    "SplitScorer",
+]

@@ -61,6 +61,7 @@ class State:
         self._rests = rests  # for each type that may come next, what may follow it
         self._next: dict[str, State] = {}
         self._cost: dict[str, int] | None = None
+        self._reach: tuple[int, int] | None = None
         skippable = [rest for kind, rest in rests.items() if kind in grammar._skippable]
         # A constant that may be left out may have been: where its type is due, so is what follows it.
         self._settled: tuple[State, ...] = (self, *(state for rest in skippable for state in rest._settled))
@@ -95,6 +96,29 @@ class State:
             self._cost = {token: 1 + self.advance(token).shortest for token in self.allowed - {END}}
         fitting = frozenset(token for token, cost in self._cost.items() if cost <= tokens)
         return fitting | {END} if self.complete else fitting
+
+    def allowed_exactly(self, tokens: int) -> frozenset[str]:
+        """The tokens after which a program can still be finished in exactly ``tokens`` tokens, counting this one.
+
+        Empty if no program has that length; with nothing left, `END` if the program is complete.
+        """
+        if tokens <= 0:
+            return frozenset({END} if self.complete and tokens == 0 else ())
+        return frozenset(
+            token
+            for token in self.allowed - {END}
+            if self.advance(token)._lengths(tokens) >> (tokens - 1) & 1
+        )
+
+    def _lengths(self, most: int) -> int:
+        """Bit n is set if a program can be finished in n more tokens, for n up to at least ``most``."""
+        if self._reach is None or self._reach[0] < most:
+            most = max(most, 32)
+            self._reach = most, int(self._finished)
+            for kind, rest in self._rests.items():
+                ways = _sums(self._grammar._lengths_of(kind, most), rest._lengths(most), most)
+                self._reach = most, self._reach[1] | ways
+        return self._reach[1]
 
 
 class Grammar:
@@ -136,8 +160,26 @@ class Grammar:
         self._shortest = self._shortest_lengths()
         self._states: dict[tuple[bool, frozenset[tuple[str, State]]], State] = {}
         self._unions: dict[tuple[State, State], State] = {}
+        self._length_sets: dict[int, dict[str, int]] = {}
         finished = self._state(True, {})
         self.initial = self._state(False, dict.fromkeys(self.start, finished))
+
+    def restricted_to(self, tokens: Iterable[str]) -> "Grammar":
+        """The programs that can be written with these tokens (constants that may be left out need not be there).
+
+        Raises:
+            ValueError: there are none.
+        """
+        known = {*tokens} | self.optional
+        rules = [rule for rule in self.rules if rule.function in known]
+        finite: set[str] = set()  # types that have a program
+        while more := {rule.result for rule in rules if finite.issuperset(rule.arguments)} - finite:
+            finite |= more
+        rules = [rule for rule in rules if finite.issuperset(rule.arguments)]
+        start = [kind for kind in self.start if kind in finite]
+        if not start:
+            raise ValueError("No program can be written with these tokens; are they of another vocabulary?")
+        return Grammar(start, rules, self.optional)
 
     @property
     def tokens(self) -> frozenset[str]:
@@ -265,6 +307,23 @@ class Grammar:
             self._states[key] = State(self, finished, rests)
         return self._states[key]
 
+    def _lengths_of(self, kind: str, most: int) -> int:
+        """Bit n is set if a program of this type has n tokens, for n up to ``most``."""
+        if most not in self._length_sets:
+            lengths = dict.fromkeys(self._tokens_of, 0)
+            before: dict[str, int] = {}
+            while lengths != before:
+                before = dict(lengths)
+                for rule in self.rules:
+                    ways = 1 if rule.function in self.optional else 2  # no token, or one
+                    for argument in rule.arguments:
+                        ways = _sums(ways, lengths[argument], most)
+                    if rule.function in self.optional:
+                        ways |= 2  # or written out after all
+                    lengths[rule.result] |= ways
+            self._length_sets[most] = lengths
+        return self._length_sets[most][kind]
+
     def _check_optional(self) -> None:
         for function in self.optional:
             if any(rule.arguments for rule in self._rules_of.get(function, ())):
@@ -293,6 +352,17 @@ class Grammar:
         if hopeless := sorted(used - shortest.keys()):
             raise ValueError(f"No finite program has type {_listed(hopeless)}; add a rule that ends there.")
         return shortest
+
+
+def _sums(first: int, second: int, most: int) -> int:
+    """The sums up to ``most`` of one number from each set, sets written as bits."""
+    sums, place = 0, 0
+    while first:
+        if first & 1:
+            sums |= second << place
+        first >>= 1
+        place += 1
+    return sums & ((1 << (most + 1)) - 1)
 
 
 def _listed(names: Iterable[str], longest: int = 8) -> str:

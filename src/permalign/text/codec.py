@@ -31,6 +31,14 @@ class Codec(Protocol):
         """The tokens of a sentence up to its end, without padding and begin."""
         ...
 
+    def units(self, tokens: Sequence[str]) -> list[str]:
+        """What each of the numbers that `encode` gives stands for, to show to people."""
+        ...
+
+    def pieces(self, numbers: Iterable[int]) -> list[str]:
+        """What each number stands for, to show to people."""
+        ...
+
     def save(self, path: str | Path) -> None:
         """Write it as JSON."""
         ...

@@ -89,6 +89,14 @@ class Subwords:
         """The tokens that the pieces up to the end make."""
         return tuple(self._processor.decode(until_end(numbers, len(self))).split())
 
+    def units(self, tokens: Sequence[str]) -> list[str]:
+        """The pieces of the sentence; a space before a piece is shown as ▁."""
+        return list(self._processor.encode(" ".join(tokens), out_type=str))
+
+    def pieces(self, numbers: Iterable[int]) -> list[str]:
+        """The piece of each number."""
+        return [self._processor.id_to_piece(number) for number in numbers]
+
     def save(self, path: str | Path) -> None:
         """Write the model as JSON."""
         write_codec(path, "subwords", base64.b64encode(self._model).decode("ascii"))

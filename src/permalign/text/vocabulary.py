@@ -77,6 +77,14 @@ class Vocabulary:
         """The token of each number up to the end, without padding and begin."""
         return tuple(self._tokens[number] for number in until_end(numbers, len(self)))
 
+    def units(self, tokens: Sequence[str]) -> list[str]:
+        """The tokens themselves: each has one number."""
+        return list(tokens)
+
+    def pieces(self, numbers: Iterable[int]) -> list[str]:
+        """The token of each number."""
+        return [self._tokens[number] for number in numbers]
+
     def save(self, path: str | Path) -> None:
         """Write the words as JSON, with one word a line for the human reader."""
         write_codec(path, "vocabulary", self._tokens[len(SPECIALS) :])

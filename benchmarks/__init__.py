@@ -1,0 +1,1 @@
+"""Speed and memory, side by side in one run; ``make bench`` keeps them in ``benchmarks/results/core.json``."""

@@ -1,0 +1,42 @@
+"""``python -m benchmarks``: measure everything (three minutes), print it, keep it, and update the README's table."""
+
+import json
+import sys
+from collections.abc import Iterator
+
+from benchmarks import alignment, processes, reordering, table, tasks
+from benchmarks.measuring import Measurement, machine
+from permalign import kernels
+
+
+def measurements() -> Iterator[list[Measurement]]:
+    """Every measurement, at its true size."""
+    small, large = reordering.Size(batch=16, words=25), reordering.Size(batch=8, words=41)
+    reordering.Problem(reordering.Size(2, 3)).slow()  # torch loads its libraries
+    yield reordering.against_the_paper(small, target=100, slow_times=3)
+    yield reordering.against_the_paper(large, target=300, slow_times=2)
+    yield [reordering.growth(batch=8, words=40)]
+    yield [reordering.share_of_programs(small)]
+    yield [reordering.memory_of_one_sentence(words=500)]
+    yield alignment.additive_against_full(alignment.Size())
+    yield processes.side_by_side(batch=16, words=25)
+    yield tasks.reading()
+    yield [tasks.grammar_step(), *tasks.command_line()]
+
+
+def main() -> None:
+    """Measure, print and keep."""
+    kernels.warm_up()
+    rows = []
+    for group in measurements():
+        rows += [measurement.as_json() for measurement in group]
+        print(f"measured: {', '.join(measurement.name for measurement in group)}", file=sys.stderr)
+    results = {"machine": machine(), "measurements": rows}
+    table.RESULTS.parent.mkdir(exist_ok=True)
+    table.RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    table.write_readme()
+    print(table.plain(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Every option of a model: its type, default, range and meaning.
+
+A config is a nested mapping (YAML, JSON or Python) that holds only what differs from the defaults:
+
+>>> options = ModelOptions.parse({"reorderer": {"kind": "separable"}, "head": {"kind": "ssnt", "context": 1}})
+>>> options.reorderer.objective, options.head.embedding
+('soft', 128)
+>>> ModelOptions.parse({"head": {"contxt": 1}})
+Traceback (most recent call last):
+permalign.errors.ConfigError: head.contxt is no option; did you mean head.context?
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from permalign.errors import ConfigError
+
+Width = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Options(BaseModel):
+    """Options that know their names, and take no others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Check values against the options; a `ConfigError` names the first wrong one, and the nearest right one."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(_first_fault(cls, error)) from None
+
+
+class EncoderOptions(Options):
+    """States of words in context."""
+
+    kind: Literal["none", "bilstm", "transformer"] = Field(
+        "bilstm", description="none passes states through; bilstm is the paper's"
+    )
+    width: Width = Field(256, description="of its states; even for a bilstm, half for each direction")
+    layers: Width = 1
+    dropout: Rate = Field(0.1, description="on its input and between layers")
+    attention_heads: Width = Field(4, description="of a transformer")
+
+
+class ReordererOptions(Options):
+    """What puts source words into a new order before the head reads them."""
+
+    kind: Literal["none", "separable", "sinkhorn", "local"] = "none"
+    embedding: Width = Field(128, description="of its own word embeddings")
+    shared_embeddings: bool = Field(False, description="read the head's word embeddings instead of its own")
+    encoder: EncoderOptions = EncoderOptions()
+    hidden: Width = Field(512, description="units of the split scorer (separable)")
+    dropout: Rate = Field(0.1, description="of these units, drawn anew for every split (separable)")
+    objective: Literal["soft", "hard", "samples", "exact"] = Field(
+        "soft",
+        description="separable: expected permutation; one straight-through sample; a bound by several samples; the "
+        "true likelihood (with a tagging head)",
+    )
+    temperature: float = Field(
+        1.0, gt=0.0, description="of Gumbel samples (separable: hard, samples) or of sinkhorn"
+    )
+    samples: Width = Field(4, description="how many (separable: samples)")
+    decoding: Literal["greedy", "viterbi", "permutation", "marginal"] = Field(
+        "viterbi",
+        description="separable, at test time: locally best rules as in the paper; best derivation; best permutation; "
+        "the expected permutation as it is",
+    )
+    normal_form: bool = Field(False, description="separable: one derivation for each permutation")
+    inversion_rate: float | None = Field(
+        None, gt=0.0, lt=1.0, description="separable: prior rate of inverted rules"
+    )
+    inversion_weight: float = Field(0.0, ge=0.0, description="separable: of the inversion prior in the loss")
+    iterations: Width = Field(32, description="sinkhorn: row and column normalisations")
+    hungarian: bool = Field(
+        False, description="sinkhorn, at test time: the best matching instead of the relaxed one"
+    )
+    window: Width = Field(3, description="local: neighbours on each side")
+
+
+class HeadOptions(Options):
+    """What writes the output."""
+
+    kind: Literal["tagging", "attention", "syntactic_attention", "ssnt", "swan"] = "ssnt"
+    embedding: Width = Field(128, description="of the source words it reads, and of the words it has written")
+    embedding_dropout: Rate = 0.1
+    encoder: EncoderOptions = EncoderOptions()
+    hidden: Width = Field(256, description="of its decoder")
+    layers: Width = Field(1, description="of its decoder")
+    dropout: Rate = Field(0.1, description="of its decoder")
+    label_smoothing: Rate = 0.0
+    context: Literal["full"] | Width = Field(
+        "full", description="ssnt: what it remembers of its own output, all of it or the last words"
+    )
+    segment_length: Width = Field(4, description="swan: the longest segment a source word may write")
+
+
+class ModelOptions(Options):
+    """A reorderer times a head."""
+
+    reorderer: ReordererOptions = ReordererOptions()
+    head: HeadOptions = HeadOptions()
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Check values, and that this reorderer and this head can work together."""
+        options = super().parse(values)
+        options.require_fit()
+        return options
+
+    def require_fit(self) -> None:
+        """A `ConfigError` for a pair that does not make sense, with the reason and the nearest one that does."""
+        reorderer, head = self.reorderer, self.head
+        exact = reorderer.kind == "separable" and reorderer.objective == "exact"
+        if exact and head.kind != "tagging":
+            raise ConfigError(
+                f"reorderer.objective is exact, but head.kind is {head.kind}: the exact sum over orders needs words "
+                "that depend on one source word each, and this head reads the whole reordered sentence. Use "
+                "reorderer.objective: samples (a bound on the same likelihood), or head.kind: tagging."
+            )
+        if exact and head.encoder.kind != "none":
+            raise ConfigError(
+                f"reorderer.objective is exact, but head.encoder.kind is {head.encoder.kind}, which mixes the words of "
+                "the reordered sentence. Use head.encoder: {kind: none}, or reorderer.objective: soft."
+            )
+        if (
+            reorderer.kind == "separable"
+            and reorderer.shared_embeddings
+            and reorderer.embedding != head.embedding
+        ):
+            raise ConfigError(
+                f"reorderer.shared_embeddings needs one width, but reorderer.embedding is {reorderer.embedding} and "
+                f"head.embedding {head.embedding}. Set reorderer.embedding: {head.embedding}."
+            )
+        if (reorderer.inversion_weight > 0) != (reorderer.inversion_rate is not None):
+            raise ConfigError(
+                "reorderer.inversion_rate and reorderer.inversion_weight go together; set both, or neither."
+            )
+
+
+def _first_fault(cls: type[Options], error: ValidationError) -> str:
+    """What is wrong first, in plain words."""
+    fault = error.errors()[0]
+    place = [str(part) for part in fault["loc"] if not str(part).startswith(("literal", "constrained"))]
+    if fault["type"] != "extra_forbidden":
+        return f"{'.'.join(place)} is {fault['input']!r}: {fault['msg'].lower()}."
+    *parents, name = place
+    owner: Any = cls
+    for parent in parents:
+        owner = owner.model_fields[parent].annotation
+    near = get_close_matches(name, owner.model_fields, n=1)
+    prefix = "".join(f"{parent}." for parent in parents)
+    known = ", ".join(owner.model_fields)
+    hint = f"did you mean {prefix}{near[0]}?" if near else f"choose from {known}."
+    return f"{prefix}{name} is no option; {hint}"

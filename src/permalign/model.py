@@ -1,0 +1,273 @@
+"""Transducer: a reorderer times a head, from sentences to answers with their reasons."""
+
+from collections.abc import Mapping, Sequence
+from math import log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from huggingface_hub import ModelHubMixin
+from torch import Tensor, nn
+
+from permalign.building import build_head, build_reorderer
+from permalign.config import ModelOptions
+from permalign.decoding.beam import Hypothesis, beam_search
+from permalign.decoding.constraint import AllowedWords, Constraint, GrammarConstraint, RuleConstraint
+from permalign.heads.tagging import TaggingHead
+from permalign.prediction import Explanation, Prediction, require_words, tokenised
+from permalign.reorderers.base import Reordering
+from permalign.saving import load_model, require_same_parameters, save_model
+from permalign.tasks.grammar import Grammar
+from permalign.text.batching import Batch, pad
+from permalign.text.codec import Codec
+from permalign.text.vocabulary import Vocabulary
+
+
+class Loss(NamedTuple):
+    """What training minimises, and the parts it is the sum of; all are means over sentences."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+
+
+class Transducer(nn.Module, ModelHubMixin):
+    """Reads a sentence, puts its words into a new order, and writes an output.
+
+    >>> from permalign.text.vocabulary import Vocabulary
+    >>> source, target = Vocabulary(["how", "many", "states"]), Vocabulary(["count", "state"])
+    >>> options = {"reorderer": {"kind": "separable"}, "head": {"kind": "ssnt"}}
+    >>> model = Transducer(options, source, target)
+    >>> prediction = model.predict(["how many states"])[0]
+    >>> prediction.score <= 0
+    True
+
+    Args:
+        options: of the model, whole or only what differs from the defaults; see `permalign.config`.
+        source: turns source words into numbers.
+        target: turns output words into numbers and back.
+    """
+
+    def __init__(self, options: ModelOptions | Mapping[str, Any], source: Codec, target: Codec) -> None:
+        super().__init__()
+        self.options = options if isinstance(options, ModelOptions) else ModelOptions.parse(options)
+        self.options.require_fit()
+        self.source, self.target = source, target
+        width = self.options.head.embedding
+        self.embeddings = nn.Embedding(len(source), width)
+        self.dropout = nn.Dropout(self.options.head.embedding_dropout)
+        self.reorderer = build_reorderer(self.options.reorderer, len(source), width, self.embeddings)
+        self.head = build_head(self.options.head, len(target))
+
+    @property
+    def device(self) -> torch.device:
+        """Where its parameters are."""
+        return self.embeddings.weight.device
+
+    # --- Training ---------------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch) -> Loss:
+        """`loss`, under the name that wrappers of modules call."""
+        return self.loss(batch)
+
+    def loss(self, batch: Batch) -> Loss:
+        """The loss of a batch, a mean over its sentences, and its parts.
+
+        The likelihood's part is the reorderer's objective: exact, a bound by samples, or a surrogate.
+        """
+        likelihood, reordering = self._log_likelihood(batch, self.options.head.label_smoothing)
+        parts = {"negative_log_likelihood": -likelihood.mean(), **reordering.penalties}
+        return Loss(torch.stack(list(parts.values())).sum(), parts)
+
+    def forget_head_gradients(self) -> None:
+        """Drop the gradients of all but the reorderer, so that an optimiser's step leaves the rest untouched.
+
+        The paper's training strategy does so with some probability in the first steps.
+        """
+        own = {id(parameter) for parameter in self.reorderer.parameters()}
+        for parameter in self.parameters():
+            if id(parameter) not in own:
+                parameter.grad = None
+
+    def _log_likelihood(self, batch: Batch, smoothing: float) -> tuple[Tensor, Reordering]:
+        """``(batch,)``, by the objective in training and by the decoding at test time."""
+        states = self.dropout(self.embeddings(batch.source))
+        reordering = self.reorderer(batch.source, batch.source_lengths, states)
+        if self.reorderer.marginalises and isinstance(self.head, TaggingHead):
+            emissions = self.head.target_emissions(
+                states, batch.source_lengths, batch.target, batch.target_lengths, smoothing
+            )
+            return reordering.distribution.log_likelihood(emissions), reordering  # type: ignore[union-attr]
+        copies = reordering.copies
+        likelihood = self.head.log_likelihood(
+            reordering.states,
+            batch.source_lengths.repeat(copies),
+            batch.target.repeat(copies, 1),
+            batch.target_lengths.repeat(copies),
+            smoothing,
+        )
+        return likelihood.view(copies, -1).logsumexp(0) - log(copies), reordering
+
+    # --- Answers ----------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        sentences: Sequence[str | Sequence[str]],
+        beam: int = 1,
+        n_best: int = 1,
+        explain: bool = False,
+        constraint: Grammar | AllowedWords | None = None,
+        longest: int | None = None,
+        batch_size: int = 64,
+    ) -> list[Prediction]:
+        """The most probable outputs, in the order of the sentences.
+
+        Args:
+            sentences: text, cut at white space, or lists of words.
+            beam: how many prefixes to keep; 1 is greedy search.
+            n_best: how many outputs to find for each sentence; the second and on are `Prediction.alternatives`.
+            explain: whether to give reasons: derivation, reordered sentence, segments.
+            constraint: a task's grammar, or a function from the words so far to those that may follow.
+            longest: the most words of an output; None means 10 more than twice the source.
+            batch_size: how many sentences to work on at once.
+        """
+        words = tokenised(sentences)
+        require_words(words)
+        by_length = sorted(range(len(words)), key=lambda place: len(words[place]))
+        answers: dict[int, Prediction] = {}
+        keeper = self._constraint(constraint)
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                for start in range(0, len(by_length), batch_size):
+                    places = by_length[start : start + batch_size]
+                    some = [words[place] for place in places]
+                    predictions = self._predict_batch(some, beam, n_best, explain, keeper, longest)
+                    answers |= zip(places, predictions, strict=True)
+        finally:
+            self.train(training)
+        return [answers[place] for place in range(len(words))]
+
+    def score(
+        self,
+        sentences: Sequence[str | Sequence[str]],
+        outputs: Sequence[str | Sequence[str]],
+        batch_size: int = 64,
+    ) -> list[float]:
+        """The exact log-likelihood of each output given its sentence, with the reordering of test time.
+
+        With the exact objective it is summed over all reorderings.
+        """
+        sources, targets = tokenised(sentences), tokenised(outputs, "output")
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"there are {len(sources)} sentences but {len(targets)} outputs; give one for each."
+            )
+        require_words(sources)
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                scores: list[float] = []
+                for start in range(0, len(sources), batch_size):
+                    part = slice(start, start + batch_size)
+                    batch = self._batch(sources[part], [self.target.encode(words) for words in targets[part]])
+                    scores += self._log_likelihood(batch, smoothing=0.0)[0].tolist()
+                return scores
+        finally:
+            self.train(training)
+
+    def _batch(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[int]]) -> Batch:
+        source, source_lengths = pad([self.source.encode(words) for words in sources])
+        target, target_lengths = pad(targets)
+        return Batch(source, source_lengths, target, target_lengths, (), ()).to(self.device)
+
+    def _constraint(self, constraint: Grammar | AllowedWords | None) -> Constraint | None:
+        if constraint is None:
+            return None
+        if not isinstance(self.target, Vocabulary):
+            raise ValueError("a constraint speaks of whole words, but this model writes pieces of words.")
+        if isinstance(constraint, Grammar):
+            return GrammarConstraint(constraint, self.target)
+        return RuleConstraint(constraint, self.target)
+
+    def _predict_batch(
+        self,
+        sentences: Sequence[Sequence[str]],
+        beam: int,
+        n_best: int,
+        explain: bool,
+        constraint: Constraint | None,
+        longest: int | None,
+    ) -> list[Prediction]:
+        batch = self._batch(sentences, [[]] * len(sentences))
+        reordering = self.reorderer(batch.source, batch.source_lengths, self.embeddings(batch.source))
+        lengths = batch.source_lengths.tolist()
+        limits = lengths if self.head.same_length else [longest or 2 * length + 10 for length in lengths]
+        decoder = self.head.decoder(reordering.states, batch.source_lengths)
+        found = beam_search(decoder, limits, beam, n_best, constraint, self.head.same_length)
+        found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
+        if self.reorderer.marginalises:
+            found = self._rescored(sentences, found)
+        explanations = (
+            self._explanations(sentences, batch, reordering, found) if explain else [None] * len(found)
+        )
+        predictions = []
+        for hypotheses, explanation in zip(found, explanations, strict=True):
+            best, *others = (Prediction(self.target.decode(one.words), one.score) for one in hypotheses)
+            predictions.append(Prediction(best.tokens, best.score, tuple(others), explanation))
+        return predictions
+
+    def _rescored(
+        self, sentences: Sequence[Sequence[str]], found: Sequence[Sequence[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """The same outputs with their likelihoods summed over all orders, best first."""
+        pairs = [
+            (words, one.words)
+            for words, hypotheses in zip(sentences, found, strict=True)
+            for one in hypotheses
+        ]
+        batch = self._batch([words for words, _ in pairs], [output for _, output in pairs])
+        scores = iter(self._log_likelihood(batch, smoothing=0.0)[0].tolist())
+        rescored = [[Hypothesis(one.words, next(scores)) for one in hypotheses] for hypotheses in found]
+        return [sorted(hypotheses, key=lambda one: -one.score) for hypotheses in rescored]
+
+    def _explanations(
+        self,
+        sentences: Sequence[Sequence[str]],
+        batch: Batch,
+        reordering: Reordering,
+        found: Sequence[Sequence[Hypothesis]],
+    ) -> list[Explanation]:
+        outputs = [hypotheses[0].words for hypotheses in found]
+        target, target_lengths = (tensor.to(self.device) for tensor in pad(outputs))
+        segments = self.head.segments(
+            reordering.states, batch.source_lengths, target, target_lengths, reordering.order
+        )
+        explanations = []
+        for row, (words, output) in enumerate(zip(sentences, outputs, strict=True)):
+            length = int(batch.source_lengths[row])
+            order = None if reordering.order is None else tuple(reordering.order[row, :length].tolist())
+            explanations.append(
+                Explanation(
+                    source=tuple(self.source.units(words)),
+                    target=tuple(self.target.pieces(output)),
+                    order=order,
+                    derivation=reordering.derivations[row] if reordering.derivations else None,
+                    segments=None if segments is None else tuple(segments[row]),
+                )
+            )
+        return explanations
+
+    # --- Files ------------------------------------------------------------------------------------------------
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        save_model(save_directory, self.options, self.state_dict(), self.source, self.target)
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, **hub: Any) -> "Transducer":
+        options, state, source, target = load_model(model_id, hub)
+        model = cls(options, source, target)
+        require_same_parameters(model_id, model.state_dict(), state)
+        model.load_state_dict(state)
+        return model.eval()

@@ -1,0 +1,26 @@
+"""The reorderer of systems that do not reorder."""
+
+from torch import Tensor
+
+from permalign.reorderers.base import Reorderer, Reordering
+from permalign.reorderers.discrete import identity_order
+from permalign.shapes import Float, Int
+
+
+class IdentityReorderer(Reorderer):
+    """Leaves all words where they are (``none``).
+
+    >>> import torch
+    >>> source, states = torch.tensor([[7, 5, 4]]), torch.randn(1, 3, 2)
+    >>> IdentityReorderer()(source, torch.tensor([3]), states).order
+    tensor([[0, 1, 2]])
+    """
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch n"],
+        lengths: Int[Tensor, " batch"],
+        states: Float[Tensor, "batch n width"],
+    ) -> Reordering:
+        """The states as they are."""
+        return Reordering(states, order=identity_order(source))

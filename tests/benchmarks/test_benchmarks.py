@@ -1,0 +1,127 @@
+import json
+
+import pytest
+import torch
+from benchmarks import alignment, processes, reordering, table
+from benchmarks.measuring import Measurement, best_seconds, current_bytes, machine, peak_bytes
+
+TINY = reordering.Size(batch=2, words=5, width=8, hidden=16)
+TINY_PAIRS = alignment.Size(batch=2, cells=3, steps=4, words=11, width=8)
+
+
+def test_the_fast_path_and_the_papers_method_agree():
+    problem = reordering.Problem(TINY)
+    differ = reordering.agreement(problem.fast(), problem.slow())
+    assert differ["difference of outputs"] <= 1e-6
+    assert differ["difference of gradients"] <= 1e-5
+
+
+def test_unequal_outputs_are_not_compared():
+    fast, slow = reordering.Problem(TINY).fast(), reordering.Problem(TINY).slow()
+    wrong = slow._replace(outputs=tuple(output + 1e-4 for output in slow.outputs))
+    with pytest.raises(RuntimeError, match="nothing to compare"):
+        reordering.agreement(fast, wrong)
+    wrong = slow._replace(gradients=tuple(gradient * 1.01 for gradient in slow.gradients))
+    with pytest.raises(RuntimeError, match="nothing to compare"):
+        reordering.agreement(fast, wrong)
+
+
+def test_the_papers_method_is_slower():
+    plain, dropped = reordering.against_the_paper(TINY, target=1, slow_times=2, fast_times=4)
+    for measurement in (plain, dropped):
+        details = measurement.details
+        assert measurement.measured == details["paper seconds"] / details["permalign seconds"]
+    assert plain.details["difference of outputs"] <= 1e-5
+
+
+def test_growth_and_share_are_ratios_of_their_seconds():
+    growth = reordering.growth(batch=1, words=3, times=2, width=8, hidden=16)
+    assert growth.measured == growth.details["seconds at 6"] / growth.details["seconds at 3"]
+    share = reordering.share_of_programs(TINY, times=2)
+    assert share.measured == share.details["programs seconds"] / share.details["scoring seconds"]
+
+
+def test_additive_and_full_softmax_agree_in_values_and_gradients():
+    problem = alignment.Problem(TINY_PAIRS)
+    additive, full = problem.likelihood("additive"), problem.likelihood("full")
+    torch.testing.assert_close(additive[0], full[0])
+    for one, other in zip(additive[1], full[1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("measure", "arguments", "answers"),
+    [
+        (reordering.measure_memory, TINY._asdict(), {"peak bytes", "bytes before", "seconds"}),
+        (alignment.measure_memory, {"way": "full", **TINY_PAIRS._asdict()}, {"extra bytes"}),
+        (processes.measure_throughput, {"seconds": 0.01, **TINY._asdict()}, {"sentences per second"}),
+    ],
+)
+def test_what_fresh_processes_do(measure, arguments, answers):
+    answer = measure(**arguments)
+    assert set(answer) == answers
+    assert all(value >= 0 for value in answer.values())
+    assert measure in processes.jobs().values()
+
+
+def test_a_fresh_process_answers():
+    answer = processes.run("throughput", threads=1, seconds=0.01, **TINY._asdict())
+    assert answer["sentences per second"] > 0
+
+
+def test_a_process_that_fails_is_reported(capfd):
+    with pytest.raises(RuntimeError, match="exit code 1"):
+        processes.run("no such job")
+    assert "no such job" in capfd.readouterr().err
+
+
+def test_contestants_take_turns():
+    calls = []
+    seconds = best_seconds(
+        {"slow": (lambda: calls.append("s"), 2), "fast": (lambda: calls.append("f"), 5)},
+    )
+    assert "".join(calls) == "sffsfff"
+    assert set(seconds) == {"slow", "fast"}
+
+
+def test_memory_that_is_touched_is_counted():
+    before = peak_bytes()
+    held = bytearray(b"x" * 300_000_000)
+    assert peak_bytes() >= max(before, current_bytes() - 1, len(held))
+
+
+@pytest.mark.parametrize(
+    ("goal", "target", "met"),
+    [("at least", 3.0, False), ("at least", 2.0, True), ("at most", 2.0, True), ("at most", 1.0, False)],
+)
+def test_a_target_is_a_floor_or_a_ceiling(goal, target, met):
+    assert Measurement("name", "what", 2.0, "x", goal, target).met is met
+
+
+def test_without_a_target_there_is_nothing_to_miss():
+    assert Measurement("name", "what", 2.0, "x").met
+
+
+def test_tables_show_every_measurement_with_its_target():
+    rows = [
+        Measurement("a", "faster", 123.4, "x", "at least", 100.0).as_json(),
+        Measurement("b", "memory", 5.04, "GB", "at most", 4.0).as_json(),
+        Measurement("c", "together", 0.987, "x").as_json(),
+    ]
+    results = json.loads(json.dumps({"machine": machine(), "measurements": rows}))
+    assert [line.split() for line in table.plain(results).splitlines()[1:]] == [
+        ["faster", "123x", "at", "least", "100x"],
+        ["memory", "5", "GB", "at", "most", "4", "GB", "MISSED"],
+        ["together", "0.99x"],
+    ]
+    readme = table.with_table(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n", results)
+    assert readme.startswith(f"before\n{table.BEGIN}\n| forward")
+    assert readme.endswith(f"{table.END}\nafter\n")
+    assert "| memory | 5 GB | at most 4 GB |" in readme
+    assert "old" not in readme
+    assert table.with_table(readme, results) == readme
+
+
+def test_a_readme_without_markers_is_refused():
+    with pytest.raises(ValueError, match="markers"):
+        table.with_table("nothing here", {})

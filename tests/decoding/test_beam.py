@@ -1,0 +1,120 @@
+"""Beam search against exhaustive search, on a small model whose probabilities are a table."""
+
+from itertools import pairwise, product
+
+import pytest
+import torch
+
+from permalign.decoding.beam import NEVER_WRITTEN, beam_search
+from permalign.decoding.constraint import GrammarConstraint, RuleConstraint
+from permalign.heads.base import Decoder
+from permalign.tasks.grammar import Grammar, Rule
+from permalign.text.codec import END_ID
+from permalign.text.vocabulary import Vocabulary
+
+WORDS = Vocabulary(["a", "b", "c"])
+LETTERS = [4, 5, 6]
+
+
+class Markov(Decoder):
+    """The next word depends on the sentence and the last word alone."""
+
+    def __init__(self, sentences, seed=0):
+        table = torch.randn(sentences, len(WORDS), len(WORDS), generator=torch.Generator().manual_seed(seed))
+        table[:, :, NEVER_WRITTEN] = -torch.inf
+        self.table = table.double().log_softmax(-1)
+        self.sentence = torch.arange(sentences)
+        self.last = torch.zeros(sentences, dtype=torch.int64)
+        self.score = torch.zeros(sentences, dtype=torch.float64)
+
+    def scores(self):
+        return self.score[:, None] + self.table[self.sentence, self.last]
+
+    def extend(self, rows, words):
+        self.score = self.scores()[rows, words]
+        self.sentence, self.last = self.sentence[rows], words
+
+    def of_output(self, sentence, words):
+        path = [0, *words, END_ID]
+        return sum(self.table[sentence, a, b].item() for a, b in pairwise(path))
+
+
+def every_output(longest):
+    return [words for length in range(longest + 1) for words in product(LETTERS, repeat=length)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wide_beam_finds_the_best_outputs(seed):
+    model = Markov(3, seed)
+    found = beam_search(Markov(3, seed), [4, 4, 2], beam=150, n_best=5)
+    for sentence, (hypotheses, longest) in enumerate(zip(found, [4, 4, 2], strict=True)):
+        scores = {words: model.of_output(sentence, words) for words in every_output(longest)}
+        best = sorted(scores, key=lambda words: -scores[words])[:5]
+        assert [one.words for one in hypotheses] == best
+        for one in hypotheses:
+            assert one.score == pytest.approx(scores[one.words])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_beam_one_is_greedy(seed):
+    model = Markov(1, seed)
+    (hypothesis,) = beam_search(Markov(1, seed), [9], beam=1)[0]
+    words, last = [], 0
+    while len(words) < 9 and (following := model.table[0, last].argmax().item()) != END_ID:
+        words.append(following)
+        last = following
+    assert hypothesis.words == tuple(words)
+    assert hypothesis.score == pytest.approx(model.of_output(0, words))
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_sentences_do_not_disturb_each_other(beam):
+    together = beam_search(Markov(4), [5, 3, 0, 8], beam)
+    for sentence, longest in enumerate([5, 3, 0, 8]):
+        alone = Markov(4)
+        alone.sentence = torch.tensor([sentence])
+        alone.last, alone.score = alone.last[:1], alone.score[:1]
+        assert beam_search(alone, [longest], beam)[0] == together[sentence]
+
+
+def test_no_output_comes_twice():
+    hypotheses = beam_search(Markov(1), [3], beam=20, n_best=20)[0]
+    assert len({one.words for one in hypotheses}) == len(hypotheses) == 20
+
+
+def test_a_rule_of_the_caller_holds():
+    constraint = RuleConstraint(lambda words: ["a", "c", "</s>"] if len(words) % 2 else ["b"], WORDS)
+    for one in beam_search(Markov(1), [6], 5, 5, constraint)[0]:
+        assert len(one.words) % 2 == 1
+        assert all(word == 5 for word in one.words[::2])
+
+
+def small_grammar():
+    return Grammar(["X"], [Rule("a", "X"), Rule("b", "X", ("X",)), Rule("c", "X", ("X", "X"))])
+
+
+@pytest.mark.parametrize("longest", [1, 2, 5])
+@pytest.mark.parametrize("same_length", [False, True])
+def test_a_grammar_holds_and_never_gets_stuck(longest, same_length):
+    grammar = small_grammar()
+    for seed in range(10):
+        hypotheses = beam_search(
+            Markov(1, seed), [longest], 3, 3, GrammarConstraint(grammar, WORDS), same_length
+        )[0]
+        assert hypotheses
+        for one in hypotheses:
+            grammar.read(WORDS.decode(one.words))
+            assert len(one.words) <= longest
+
+
+def test_a_grammar_is_cut_down_to_the_vocabulary():
+    grammar = Grammar(["X"], [*small_grammar().rules, Rule("d", "X"), Rule("e", "X", ("Y",)), Rule("f", "Y")])
+    constraint = GrammarConstraint(grammar, WORDS)
+    assert WORDS.tokens[constraint.mask(constraint.start(), 1, False).nonzero().item()] == "a"
+    with pytest.raises(ValueError, match="No program can be written"):
+        grammar.restricted_to(["e", "b"])
+
+
+def test_more_outputs_than_prefixes_are_refused():
+    with pytest.raises(ValueError, match="n_best is 3 and beam 2"):
+        beam_search(Markov(1), [3], beam=2, n_best=3)

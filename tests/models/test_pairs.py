@@ -1,0 +1,83 @@
+"""Every reorderer with every head: they learn, they generalise no more than they should, and padding is nothing."""
+
+import pytest
+import torch
+from tests.models.small import PAIRS, batches, examples, make, train
+
+pytestmark = pytest.mark.parametrize(("reorderer", "head"), PAIRS)
+
+
+def test_twenty_examples_are_learned(reorderer, head):
+    some = examples(20)
+    model = make(reorderer, head)
+    assert train(model, some) < 0.1
+    predictions = model.predict([example.source for example in some])
+    right = sum(one.tokens == example.target for one, example in zip(predictions, some, strict=True))
+    assert right >= 19
+
+
+def test_shuffled_outputs_are_not_learned(reorderer, head):
+    some = examples(40, shuffled=True)
+    model = make(reorderer, head)
+    train(model, some[:20], steps=60)
+    held_out = [example for example in some[20:] if len(example.source) > 2]
+    predictions = model.predict([example.source for example in held_out])
+    right = sum(one.tokens == example.target for one, example in zip(predictions, held_out, strict=True))
+    assert right <= len(held_out) // 4
+
+
+def test_gradients_reach_every_parameter(reorderer, head):
+    model = make(reorderer, head)
+    (batch,) = batches(examples(20))
+    model.train().loss(batch).total.backward()
+    without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert not without
+    still = [name for name, parameter in model.named_parameters() if not parameter.grad.abs().sum() > 0]
+    assert not still
+    model.forget_head_gradients()
+    left = {name.split(".")[0] for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert left <= {"reorderer"}
+
+
+def test_padding_and_company_change_nothing(reorderer, head):
+    model = make(reorderer, head).eval()
+    some = examples(12)
+    sources, outputs = [e.source for e in some], [e.target for e in some]
+    together = model.score(sources, outputs)
+    alone = [model.score([source], [output])[0] for source, output in zip(sources, outputs, strict=True)]
+    torch.testing.assert_close(torch.tensor(together), torch.tensor(alone), atol=1e-5, rtol=1e-5)
+    predictions = model.predict(sources, beam=3)
+    for source, prediction in zip(sources, predictions, strict=True):
+        (single,) = model.predict([source], beam=3)
+        assert single.tokens == prediction.tokens
+        assert single.score == pytest.approx(prediction.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_scores_of_predictions_are_their_likelihoods(reorderer, head, beam):
+    model = make(reorderer, head)
+    sources = [example.source for example in examples(8)]
+    predictions = model.predict(sources, beam=beam, n_best=beam)
+    for source, prediction in zip(sources, predictions, strict=True):
+        assert len(prediction.alternatives) == beam - 1 or head == "tagging"
+        for one in (prediction, *prediction.alternatives):
+            assert model.score([source], [one.tokens])[0] == pytest.approx(one.score, abs=1e-4)
+
+
+def test_saved_models_predict_the_same(reorderer, head, tmp_path):
+    model = make(reorderer, head)
+    model.save_pretrained(tmp_path / "model")
+    loaded = type(model).from_pretrained(tmp_path / "model")
+    sources = [example.source for example in examples(8)]
+    assert loaded.predict(sources, beam=3, explain=True) == model.predict(sources, beam=3, explain=True)
+
+
+def test_one_word_unknown_words_and_two_hundred(reorderer, head):
+    model = make(reorderer, head)
+    for source in (["a"], ["never", "seen"], ["a", "b"] * 100):
+        (prediction,) = model.predict([source], longest=5, explain=True)
+        assert prediction.score <= 0
+        if head == "tagging":
+            assert len(prediction.tokens) == len(source)
+    with pytest.raises(ValueError, match="sentence 1 is empty"):
+        model.predict(["a", ""])

@@ -1,0 +1,180 @@
+"""The model as its users meet it: answers with reasons, outputs within a grammar, files, and errors."""
+
+import json
+
+import pytest
+import torch
+from tests.models.small import HEADS, REORDERERS, batches, examples, make, train
+
+from permalign import Transducer, saving
+from permalign.errors import PermalignError
+from permalign.tasks.scan import ScanSP
+from permalign.text.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A model that reverses words, by trees and monotone alignment."""
+    model = make("soft", "ssnt")
+    train(model, examples(60), steps=400)
+    return model.eval()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make("soft", "ssnt").save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+class TestAnswers:
+    def test_three_lines_from_a_run_to_an_answer(self, trained, tmp_path):
+        trained.save_pretrained(tmp_path / "run" / "model")
+        model = Transducer.from_pretrained(tmp_path / "run")
+        assert model.predict(["a b c"])[0].text == "C B A"
+
+    def test_order_is_kept_across_batches(self, trained):
+        sources = [example.source for example in examples(30)]
+        together = trained.predict(sources)
+        assert together == trained.predict(sources, batch_size=7)
+
+    def test_reasons(self, trained):
+        (prediction,) = trained.predict(["a b c"], explain=True)
+        reasons = prediction.explanation
+        assert reasons.source == ("a", "b", "c")
+        assert reasons.target == prediction.tokens == ("C", "B", "A")
+        assert reasons.reordered == tuple(reasons.source[token] for token in reasons.order)
+        assert reasons.derivation.order == reasons.order
+        assert sorted(token for segment in reasons.segments for token in segment.source) == [0, 1, 2]
+        assert [word for segment in reasons.segments for word in segment.target] == [0, 1, 2]
+        assert "reordered: " in reasons.draw()
+        assert len(reasons.alignment) == 3
+
+    def test_the_next_best_outputs_come_in_order(self, trained):
+        (prediction,) = trained.predict(["a b c"], beam=5, n_best=5)
+        scores = [one.score for one in (prediction, *prediction.alternatives)]
+        assert scores == sorted(scores, reverse=True)
+        assert len({one.tokens for one in (prediction, *prediction.alternatives)}) == 5
+
+    def test_training_mode_is_left_as_it_was(self, trained):
+        trained.train()
+        trained.predict(["a"])
+        trained.score(["a"], ["A"])
+        assert trained.training
+        trained.eval()
+
+    def test_parts_of_the_loss(self):
+        prior = {"inversion_rate": 0.3, "inversion_weight": 0.5}
+        model = Transducer(
+            {"reorderer": {**REORDERERS["soft"], **prior}, "head": {"kind": "ssnt"}}, *vocabularies()
+        )
+        loss = model.loss(batches(examples(5))[0])
+        assert set(loss.parts) == {"negative_log_likelihood", "inversion_prior"}
+        torch.testing.assert_close(loss.total, sum(loss.parts.values()))
+
+    @pytest.mark.parametrize("decoding", ["greedy", "viterbi", "permutation", "marginal"])
+    def test_ways_to_decode(self, decoding):
+        reorderer = {**REORDERERS["soft"], "decoding": decoding, "hidden": 8, "embedding": 8}
+        model = Transducer({"reorderer": reorderer, "head": {"kind": "ssnt", "hidden": 8}}, *vocabularies())
+        (prediction,) = model.predict(["a b c d"], explain=True)
+        assert (prediction.explanation.order is None) == (decoding == "marginal")
+        assert (prediction.explanation.derivation is None) == (decoding in ("permutation", "marginal"))
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"sentences": "a b"}, "expected a list of sentences"),
+            ({"sentences": ["a"], "beam": 1, "n_best": 2}, "Widen the beam"),
+            ({"sentences": ["a", "  "]}, "sentence 1 is empty"),
+        ],
+    )
+    def test_what_cannot_be_predicted(self, trained, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            trained.predict(**arguments)
+
+    def test_scores_need_pairs(self, trained):
+        with pytest.raises(ValueError, match="2 sentences but 1 outputs"):
+            trained.score(["a", "b"], ["A"])
+
+    def test_no_sentences_no_answers(self, trained):
+        assert trained.predict([]) == []
+        assert trained.score([], []) == []
+
+
+def vocabularies():
+    model = make("none", "ssnt")
+    return model.source, model.target
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("beam", [1, 3])
+def test_with_a_grammar_every_output_is_a_program(head, beam):
+    task = ScanSP()
+    some = task.examples("len/train")[::50]
+    source = Vocabulary.build(example.source for example in some)
+    target = Vocabulary.build(example.target for example in some)
+    options = {"reorderer": REORDERERS["soft"], "head": {"kind": head, "segment_length": 2, "hidden": 16}}
+    torch.manual_seed(0)
+    model = Transducer(options, source, target)
+    for prediction in model.predict([example.source for example in some], beam, constraint=task.grammar):
+        task.grammar.read(prediction.tokens)
+
+
+def test_a_function_can_say_what_may_follow():
+    def only_a(words):
+        return ["A"] if len(words) < 3 else ["</s>"]
+
+    assert make("soft", "ssnt").predict(["b c"], constraint=only_a)[0].text == "A A A"
+
+
+class TestFiles:
+    def test_they_can_be_read_by_people(self, folder):
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "README.md",
+            "config.json",
+            "model.safetensors",
+            "source.json",
+            "target.json",
+        ] or sorted(path.name for path in folder.iterdir()) == [
+            "config.json",
+            "model.safetensors",
+            "source.json",
+            "target.json",
+        ]
+        assert json.loads((folder / "config.json").read_text())["options"]["head"]["kind"] == "ssnt"
+
+    def test_a_renamed_module_loses_no_model(self, folder, monkeypatch):
+        model = Transducer.from_pretrained(folder)
+        state = {name.replace("head.", "writer."): value for name, value in model.state_dict().items()}
+        saving.save_file(state, folder / "model.safetensors")
+        with pytest.raises(PermalignError, match="writer"):
+            Transducer.from_pretrained(folder)
+        monkeypatch.setitem(saving.RENAMED, "writer.", "head.")
+        assert Transducer.from_pretrained(folder).predict(["a b"]) == model.predict(["a b"])
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda record: record | {"version": 99}, "version 99 of the format, and this permalign reads version 1"),
+            (lambda record: record | {"format": "something"}, "not the config of a permalign model"),
+            (lambda record: record | {"options": {"hed": {}}}, "did you mean head"),
+        ],
+    )
+    def test_a_strange_config_is_refused_in_plain_words(self, folder, change, message):
+        path = folder / "config.json"
+        path.write_text(json.dumps(change(json.loads(path.read_text()))))
+        with pytest.raises(PermalignError, match=message):
+            Transducer.from_pretrained(folder)
+
+    @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "source.json", "target.json"])
+    def test_broken_and_missing_files_are_named(self, folder, name):
+        (folder / name).write_bytes(b"\x00 not this")
+        with pytest.raises(PermalignError, match=name):
+            Transducer.from_pretrained(folder)
+        (folder / name).unlink()
+        with pytest.raises(PermalignError, match=name):
+            Transducer.from_pretrained(folder)
+
+    def test_what_is_nowhere_is_said_to_be_so(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        with pytest.raises(PermalignError, match="no folder here"):
+            Transducer.from_pretrained(str(tmp_path / "nothing"))

@@ -1,0 +1,249 @@
+"""The separable reorderer: each objective and decoding against the distribution's slow twin, and its options."""
+
+import pytest
+import torch
+from tests.reorderers.contract import EMBEDDING, SIZES, WORDS, batch
+
+from permalign.reorderers import SeparableReorderer
+from permalign.structures.brute_force import EnumeratedPermutation
+from permalign.structures.permutations import is_separable
+from permalign.text.codec import BEGIN_ID, END_ID
+
+
+def make(seed=0, sharpness=1.0, **options):
+    """A reorderer whose scores are far from uniform."""
+    torch.manual_seed(seed)
+    reorderer = SeparableReorderer(**(SIZES | options)).double()
+    with torch.no_grad():
+        reorderer.scorer.second.weight.mul_(sharpness)
+    return reorderer
+
+
+def twin_of(reorderer, source, lengths):
+    scores = reorderer.eval().distribution(source, lengths).scores.detach()
+    return EnumeratedPermutation(scores, lengths, reorderer.normal_form)
+
+
+def nodes(derivation):
+    """What two kinds of trees can be compared by."""
+
+    def below(tree):
+        return [
+            (tree.start, tree.end, tree.rule),
+            *(node for child in tree.children for node in below(child)),
+        ]
+
+    return below(derivation.tree)
+
+
+def is_permutation(matrix):
+    ones = torch.ones(matrix.shape[:2], dtype=matrix.dtype)
+    return bool(((matrix == 0) | (matrix == 1)).all()) and all(
+        torch.equal(matrix.sum(axis), ones) for axis in (1, 2)
+    )
+
+
+class TestReading:
+    def test_the_scorer_sees_begin_the_words_and_end(self):
+        reorderer = make()
+        source, lengths, _ = batch(2, 4)
+        first, second, *_ = source[0].tolist()
+        embedded = reorderer.reader.embeddings(torch.tensor([[BEGIN_ID, first, second, END_ID]]))
+        expected = reorderer.reader.encoder(embedded, torch.tensor([4]))
+        found = reorderer.reader(source, lengths, fences=True)
+        assert found.shape == (2, 6, SIZES["width"])
+        torch.testing.assert_close(found[:1, :4], expected)
+        assert (found[0, 4:] == 0).all()
+
+    def test_shared_embeddings_are_the_same_module(self):
+        shared = torch.nn.Embedding(WORDS, EMBEDDING).double()
+        reorderer = make(embeddings=shared, objective="soft")
+        assert reorderer.reader.embeddings is shared
+        reorderer.train()(*batch(3, 5)).states.sum().backward()
+        assert shared.weight.grad.abs().sum() > 0
+
+    def test_vectors_with_context_need_no_encoder(self):
+        reorderer = make(width=EMBEDDING, encoder="none")
+        assert {name.split(".")[0] for name, _ in reorderer.reader.named_parameters()} == {"embeddings"}
+        assert reorderer.eval()(*batch(3, 5)).order is not None
+
+    def test_the_scorer_has_four_times_the_width(self):
+        assert make().scorer.hidden == 4 * SIZES["width"]
+        assert make(hidden=7).scorer.hidden == 7
+
+
+@pytest.mark.parametrize("normal_form", [False, True])
+class TestTraining:
+    def test_soft_is_the_expected_matrix(self, normal_form):
+        reorderer = make(objective="soft", normal_form=normal_form)
+        source, lengths, states = batch(3, 5, 1)
+        found = reorderer.train()(source, lengths, states)
+        expected = twin_of(reorderer, source, lengths).expected_matrix()
+        torch.testing.assert_close(found.matrix, expected)
+        torch.testing.assert_close(found.states, expected @ states)
+        assert (found.order, found.derivations, found.copies) == (None, None, 1)
+
+    def test_hard_draws_permutations_as_often_as_they_are_probable(self, normal_form):
+        reorderer = make(objective="hard", normal_form=normal_form, sharpness=3.0)
+        source = torch.tensor([[4, 5, 6]]).expand(3000, 3)
+        lengths, states = torch.full((3000,), 3), torch.zeros(3000, 3, 2, dtype=torch.float64)
+        matrix = reorderer.train()(source, lengths, states).matrix
+        assert is_permutation(matrix.detach())
+        expected = twin_of(reorderer, source[:1], lengths[:1]).expected_matrix()[0]
+        error = (expected * (1 - expected) / 3000).sqrt()
+        assert ((matrix.detach().mean(0) - expected).abs() < 5 * error + 1e-12).all()
+
+    def test_samples_are_copies_of_the_whole_batch(self, normal_form):
+        reorderer = make(objective="samples", samples=7, normal_form=normal_form)
+        source, lengths, states = batch(5, 2)
+        found = reorderer.train()(source, lengths, states)
+        assert found.copies == 7
+        assert found.states.shape == (14, 5, states.shape[2])
+        assert is_permutation(found.matrix.detach())
+        assert torch.equal(found.states.detach(), (found.matrix @ states.repeat(7, 1, 1)).detach())
+        assert torch.equal(found.matrix[1::2, 2:].detach(), torch.eye(5).double()[2:].expand(7, 3, 5))
+        assert found.distribution.batch_shape == (2,)
+        assert len({tuple(order) for order in found.matrix[::2].argmax(2).tolist()}) > 1
+
+    def test_exact_leaves_the_sum_to_the_head(self, normal_form):
+        reorderer = make(objective="exact", normal_form=normal_form)
+        source, lengths, states = batch(4, 2)
+        found = reorderer.train()(source, lengths, states)
+        assert reorderer.marginalises
+        assert found.states is states
+        assert (found.matrix, found.order) == (None, None)
+        emissions = torch.randn(2, 4, 4, dtype=torch.float64)
+        expected = twin_of(reorderer, source, lengths).log_likelihood(emissions)
+        torch.testing.assert_close(found.distribution.log_likelihood(emissions), expected)
+
+
+def test_temperature_is_that_of_the_relaxation():
+    gradients = []
+    for temperature in (0.5, 5.0):
+        reorderer = make(objective="hard", temperature=temperature).train()
+        torch.manual_seed(5)
+        source, lengths, states = batch(5, 4)
+        (reorderer(source, lengths, states).states * states).sum().backward()
+        gradients.append(reorderer.scorer.second.weight.grad)
+    assert not torch.allclose(*gradients)
+
+
+@pytest.mark.parametrize("objective", ["soft", "hard", "samples", "exact"])
+@pytest.mark.parametrize("normal_form", [False, True])
+class TestDecoding:
+    """In evaluation the objective does not matter."""
+
+    def found(self, decoding, objective, normal_form):
+        reorderer = make(
+            3, sharpness=4.0, decoding=decoding, objective=objective, normal_form=normal_form
+        ).eval()
+        source, lengths, states = batch(5, 3, 1)
+        return reorderer(source, lengths, states), twin_of(reorderer, source, lengths), lengths
+
+    def test_greedy(self, objective, normal_form):
+        found, twin, _ = self.found("greedy", objective, normal_form)
+        assert list(map(nodes, found.derivations)) == list(map(nodes, twin.greedy_derivation()))
+
+    def test_viterbi(self, objective, normal_form):
+        found, twin, _ = self.found("viterbi", objective, normal_form)
+        assert list(map(nodes, found.derivations)) == list(map(nodes, twin.best_derivation()))
+
+    def test_permutation(self, objective, normal_form):
+        found, twin, lengths = self.found("permutation", objective, normal_form)
+        assert found.derivations is None
+        assert torch.equal(found.order, twin.most_probable_order().order)
+        assert all(
+            is_separable(row[:length]) for row, length in zip(found.order.tolist(), lengths, strict=True)
+        )
+
+    def test_marginal(self, objective, normal_form):
+        found, twin, _ = self.found("marginal", objective, normal_form)
+        torch.testing.assert_close(found.matrix, twin.expected_matrix())
+        assert (found.order, found.derivations) == (None, None)
+
+
+class TestInversionPrior:
+    @pytest.mark.parametrize("objective", ["soft", "hard", "exact", "samples"])
+    def test_against_its_formula(self, objective):
+        reorderer = make(inversion_rate=0.3, inversion_weight=2.0, objective=objective, sharpness=3.0)
+        source, lengths, states = batch(5, 3, 1)
+        found = reorderer.train()(source, lengths, states).penalties["inversion_prior"]
+        straight, inverted = twin_of(reorderer, source, lengths).rule_marginals().sum((0, 1))
+        assert straight + inverted == pytest.approx(4 + 2)  # a tree has one node fewer than words
+        rate = inverted / 6
+        torch.testing.assert_close(found, -2 * (0.3 * rate.log() + 0.7 * (1 - rate).log()))
+
+    def test_padding_changes_nothing(self):
+        reorderer = make(inversion_rate=0.3).train()
+        source, lengths, states = batch(4, 6)
+        whole = reorderer(source[:1], lengths[:1], states[:1]).penalties["inversion_prior"]
+        cut = reorderer(source[:1, :4], lengths[:1], states[:1, :4]).penalties["inversion_prior"]
+        torch.testing.assert_close(whole, cut)
+
+    @pytest.mark.parametrize("rate", [0.0, 0.2, 1.0])
+    def test_it_draws_the_rate_to_the_prior(self, rate):
+        reorderer = make(inversion_rate=rate).train()
+        given = batch(6, 4)
+        optimizer = torch.optim.Adam(reorderer.parameters(), lr=0.02)
+        for _ in range(60):
+            optimizer.zero_grad()
+            reorderer(*given).penalties["inversion_prior"].backward()
+            optimizer.step()
+        straight, inverted = reorderer.distribution(*given[:2]).rule_marginals().sum((0, 1)).tolist()
+        assert inverted / (straight + inverted) == pytest.approx(rate, abs=0.05)
+
+    def test_sentences_without_splits_cost_nothing(self):
+        reorderer = make(inversion_rate=0.3).train()
+        for lengths in ((1, 1), (1,)):
+            penalty = reorderer(*batch(*lengths)).penalties["inversion_prior"]
+            assert penalty.item() == 0
+
+    def test_there_is_none_without_a_rate_or_in_evaluation(self):
+        assert make().train()(*batch(3)).penalties == {}
+        assert make(inversion_rate=0.3).eval()(*batch(3)).penalties == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "exactly"}, "one of soft, hard, samples, exact"),
+        ({"decoding": "beam"}, "one of greedy, viterbi, permutation, marginal"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"samples": 0}, "samples is 0"),
+        ({"inversion_rate": 1.5}, "inversion_rate is 1.5"),
+        ({"inversion_weight": -1.0}, "inversion_weight is -1.0"),
+        ({"width": 7}, "even"),
+        ({"embedding": 0}, "embedding is 0"),
+        ({"embeddings": torch.nn.Embedding(WORDS, EMBEDDING + 1)}, "must have the sizes"),
+    ],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_lengths_that_do_not_fit():
+    source, _, states = batch(3, 4)
+    with pytest.raises(ValueError, match="lengths goes down to 0"):
+        make()(source, torch.tensor([0, 4]), states)
+
+
+def test_it_learns_to_reverse():
+    """Trained by the exact objective on targets that are the source reversed, longer sentences come out reversed."""
+    reorderer = make(objective="exact", embedding=8).train()
+    optimizer = torch.optim.Adam(reorderer.parameters(), lr=0.02)
+    for step in range(40):
+        torch.manual_seed(step)
+        source = torch.randint(4, WORDS, (8, 4))
+        emissions = (source[:, :, None] == source.flip(1)[:, None]).double().clamp(min=0.05).log()
+        distribution = reorderer(source, torch.full((8,), 4), torch.zeros(8, 4, 1).double()).distribution
+        optimizer.zero_grad()
+        (-distribution.log_likelihood(emissions).mean()).backward()
+        optimizer.step()
+    source, lengths, states = batch(6, 4)
+    assert reorderer.eval()(source, lengths, states).order.tolist() == [
+        [5, 4, 3, 2, 1, 0],
+        [3, 2, 1, 0, 4, 5],
+    ]

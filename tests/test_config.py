@@ -1,0 +1,46 @@
+import pytest
+
+from permalign.config import ModelOptions
+from permalign.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hed": {}}, "hed is no option; did you mean head?"),
+        ({"reorderer": {"encoder": {"widht": 3}}}, "reorderer.encoder.widht is no option; did you mean"),
+        ({"head": {"zzz": 1}}, "head.zzz is no option; choose from kind, embedding"),
+        ({"head": {"kind": "snt"}}, "head.kind is 'snt'"),
+        ({"head": {"dropout": 1.0}}, "head.dropout is 1.0: input should be less than 1"),
+        ({"head": {"context": 0}}, "head.context is 0"),
+        ({"reorderer": {"temperature": 0}}, "reorderer.temperature is 0"),
+    ],
+)
+def test_wrong_options_are_named(values, message):
+    with pytest.raises(ConfigError) as caught:
+        ModelOptions.parse(values)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("reorderer", "head", "message"),
+    [
+        ({"kind": "separable", "objective": "exact"}, {"kind": "ssnt"}, "Use reorderer.objective: samples"),
+        ({"kind": "separable", "objective": "exact"}, {"kind": "tagging"}, "Use head.encoder: {kind: none}"),
+        (
+            {"kind": "separable", "shared_embeddings": True, "embedding": 64},
+            {"kind": "ssnt", "embedding": 32},
+            "Set reorderer.embedding: 32",
+        ),
+        ({"kind": "separable", "inversion_weight": 1.0}, {}, "go together"),
+    ],
+)
+def test_pairs_that_make_no_sense_are_refused_with_a_way_out(reorderer, head, message):
+    with pytest.raises(ConfigError) as caught:
+        ModelOptions.parse({"reorderer": reorderer, "head": head})
+    assert message in str(caught.value)
+
+
+def test_options_survive_json():
+    options = ModelOptions.parse({"head": {"context": 2}, "reorderer": {"kind": "separable"}})
+    assert ModelOptions.model_validate_json(options.model_dump_json()) == options
