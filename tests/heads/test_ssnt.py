@@ -32,7 +32,7 @@ def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
         words = [*target[row, :m].tolist(), END_ID]
         emit, word = torch.empty(2, n + 1, m + 1, dtype=states.dtype)
         for i, j in itertools.product(range(n + 1), range(m + 1)):
-            hidden = (head.emit_cells(cells[i]) + head.emit_steps(steps[j])).tanh()
+            hidden = (head.emit_cells(cells[i]) + head.emit_steps(steps[j])).relu()
             emit[i, j] = head.emit(hidden)
             logits = head.word_scores.of_cells(cells[i]) + head.word_scores.of_steps(steps[j])
             choices = [1, *range(END_ID + 1, head.words)] + ([END_ID] if i == n else [])
@@ -155,6 +155,7 @@ def test_a_word_that_cannot_be_written_leaves_nothing():
 def test_segments_leave_out_the_end_and_follow_the_order():
     head = small_head(0.0, width=2, hidden=1)
     head.emit.weight.fill_(20)  # states with a positive first number emit, others move on
+    head.emit.bias.fill_(-50)
     head.emit_cells.weight.copy_(torch.tensor([[1.0, 0.0]]))
     states = torch.tensor([[[-5.0, 0.0], [5.0, 0.0], [-5.0, 0.0]]]).double()
     lengths, order = torch.tensor([3]), torch.tensor([[2, 0, 1]])

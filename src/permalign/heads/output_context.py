@@ -82,16 +82,21 @@ class OutputContext(nn.Module):
         window = torch.cat([carried[0][:, 1:], words[:, None]], dim=1)
         return self._look(window), (window,)
 
+    def embed(self, words: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows embedding"]:
+        """The embeddings of words, dropped out in training."""
+        embedded: Tensor = self.dropout(self.embeddings(words))
+        return embedded
+
     def _look(self, windows: Tensor) -> Tensor:
         """The states of windows of words, ``(..., last)``."""
-        states: Tensor = self.dropout(self.network(self.dropout(self.embeddings(windows)).flatten(-2)))
+        states: Tensor = self.dropout(self.network(self.embed(windows).flatten(-2)))
         return states
 
     def _read(
         self, words: Tensor, before: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """The states after each of some words, ``(rows, words, hidden)``, and the LSTM's own after the last."""
-        states, after = self.network(self.dropout(self.embeddings(words)), before)
+        states, after = self.network(self.embed(words), before)
         return self.dropout(states), after
 
     def _step(self, words: Tensor, carried: Carried | None) -> tuple[Tensor, Carried]:

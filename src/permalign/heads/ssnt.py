@@ -21,7 +21,7 @@ class SsntHead(Head):
     Source cells are the (reordered) states and a learned end cell behind them, ``h_i`` after the encoder. States of
     the output, ``s_j``, are made from the words before alone, so that an alignment is a path over cells and steps:
 
-        e(i,j)       = sigmoid(w . tanh(U h_i + V s_j + b) + c)    emit word j at cell i, or else move on
+        e(i,j)       = sigmoid(w . relu(U h_i + V s_j + b) + c)    emit word j at cell i, or else move on
         p(y_j | i,j) = softmax(W [h_i ; s_j] + b)                  the end only at the end cell
 
     The end cell cannot be left but by writing the end, so probabilities of all outputs sum to one. See
@@ -84,7 +84,7 @@ class SsntHead(Head):
         self, cells: Float[Tensor, "batch cells hidden"], steps: Float[Tensor, "batch steps hidden"]
     ) -> Float[Tensor, "batch cells steps"]:
         """Log-odds of emitting, from cells and steps as the first layer projects them."""
-        logits: Tensor = self.emit((cells[:, :, None] + steps[:, None]).tanh_())
+        logits: Tensor = self.emit((cells[:, :, None] + steps[:, None]).relu_())
         return logits.squeeze(-1)
 
     def log_likelihood(

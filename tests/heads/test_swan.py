@@ -1,0 +1,191 @@
+"""The segmental head: the contract of heads, every way to cut an output, and the prefixes of its decoder."""
+
+import itertools
+
+import pytest
+import torch
+from tests.heads.contract import (
+    WIDTH,
+    WORDS,
+    HeadContract,
+    Neighbours,
+    follow,
+    random_outputs,
+    random_sentences,
+)
+from tests.heads.reference import word_log_prob
+
+from permalign.heads import swan
+from permalign.heads.segment_lstm import SegmentLstm
+from permalign.heads.swan import SwanHead
+from permalign.structures import Segment
+from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
+
+
+def segment_log_prob(head, cell, step, words, smoothing):
+    """One segment, word by word."""
+    network, total = head.segment, 0.0
+    state, memory = (network.from_cells(cell) + network.from_steps(step)).tanh().chunk(2)
+    choices = [word for word in range(head.words) if word not in (PADDING_ID, BEGIN_ID)]
+    for size, word in enumerate([*words, END_ID]):
+        if size == head.longest_segment:
+            break  # stops by itself
+        mean = sum(word_log_prob(head, state, choice) for choice in choices) / len(choices)
+        total = total + (1 - smoothing) * word_log_prob(head, state, word) + smoothing * mean
+        gates = network.from_words(head.context.embeddings.weight[word]) + network.from_states(state)
+        take, keep, show, new = gates.chunk(4)
+        memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()
+        state = show.sigmoid() * memory.tanh()
+    return total
+
+
+def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
+    """Log-likelihoods by the definition: every way to cut each output."""
+    answers = []
+    for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True)):
+        cells = states[[row], :n]
+        cells = cells[0] if head.encoder is None else head.encoder(cells, lengths[[row]])[0]
+        steps, words = head.context(target[[row], :m])[0], target[row, :m].tolist()
+        ways = []
+        for sizes in itertools.product(range(head.longest_segment + 1), repeat=n):
+            if sum(sizes) == m:
+                ends = list(itertools.accumulate(sizes, initial=0))
+                cuts = zip(cells, itertools.pairwise(ends), strict=True)
+                ways.append(
+                    sum(segment_log_prob(head, c, steps[a], words[a:b], smoothing) for c, (a, b) in cuts)
+                )
+        answers.append(torch.stack(ways).logsumexp(0))
+    return torch.stack(answers)
+
+
+class SegmentalContract(HeadContract):
+    longest = 4
+
+    def head(self, **options):
+        defaults = {"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5}
+        return SwanHead(**defaults | {"longest_segment": self.longest} | options)
+
+    @torch.no_grad()
+    def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
+        head = self.build()
+        for smoothing in (0.0, 0.3):
+            value = head.log_likelihood(*self.batch(), smoothing=smoothing)
+            torch.testing.assert_close(value, written_out(head, *self.batch(), smoothing))
+
+    def test_wrong_arguments_are_named(self):
+        super().test_wrong_arguments_are_named()
+        states, lengths, _, _ = self.batch()
+        message = (
+            rf"target_lengths\[1\] is 9 words, but 1 source .* L = {self.longest} write .*longest_segment=9"
+        )
+        with pytest.raises(ValueError, match=message):
+            self.build().log_likelihood(states, lengths, *random_outputs((1, 9, 1)))
+
+
+class TestWholePrefix(SegmentalContract):
+    pass
+
+
+class TestLastWord(SegmentalContract):
+    def head(self, **options):
+        return super().head(**{"context": 1, "layers": 2} | options)
+
+
+class TestTwoWordsWithEncoder(SegmentalContract):
+    """Some cuts are too long: not every cell can start everywhere."""
+
+    longest = 2
+    output_lengths = (6, 2, 7)
+
+    def head(self, **options):
+        return super().head(**{"encoder": Neighbours(WIDTH, 6)} | options)
+
+
+def small_head(scale=1.0, dtype=torch.float64, **options):
+    torch.manual_seed(3)
+    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5, "longest_segment": 2}
+    head = SwanHead(**defaults | options).to(dtype).eval()
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter, std=scale)
+    return head
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
+@pytest.mark.parametrize(("n", "longest"), [(1, 3), (2, 2), (4, 1)])
+def test_every_output_is_scored_alike_by_decoder_and_likelihood(dtype, tolerance, n, longest):
+    head = small_head(dtype=dtype, longest_segment=longest)
+    states, lengths = random_sentences([n])
+    states = states.to(dtype)
+    total = 0.0
+    for m in range(n * longest + 1):
+        outputs = torch.tensor(list(itertools.product([1, 4, 5], repeat=m)), dtype=torch.int64)
+        many = states.expand(len(outputs), -1, -1), lengths.expand(len(outputs))
+        expected = head.log_likelihood(*many, outputs, torch.full((len(outputs),), m))
+        decoder = head.decoder(*many)
+        for words in outputs.T:
+            decoder.extend(torch.arange(len(outputs)), words)
+        torch.testing.assert_close(decoder.scores()[:, END_ID], expected, rtol=tolerance, atol=tolerance)
+        total += expected.detach().exp().sum().item()
+    assert total == pytest.approx(1, abs=tolerance)  # there are no longer outputs
+    assert (decoder.scores()[:, [1, 4, 5]] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 6.0, 30.0])
+def test_mass_is_conserved_along_a_long_prefix(scale):
+    head = small_head(scale, torch.float32)
+    states, lengths = random_sentences([20])
+    (output,), _ = random_outputs([30])
+    output = torch.where(output == 6, 4, output)
+    scores = follow(head.decoder(states.float(), lengths), output.tolist())
+    taken = scores[torch.arange(30), output]
+    torch.testing.assert_close(scores[1:].logsumexp(-1), taken, rtol=1e-5, atol=1e-4)
+
+
+def test_a_word_that_cannot_be_written_leaves_nothing():
+    decoder = small_head().decoder(*random_sentences([2]))
+    decoder.extend(torch.tensor([0]), torch.tensor([END_ID]))
+    assert (decoder.scores() == -torch.inf).all()
+
+
+def test_large_vocabularies_go_through_the_softmax_in_parts(monkeypatch):
+    batch = (*random_sentences([3, 2]), *random_outputs([4, 3]))
+    head = small_head(words=WORDS)
+    answers = []
+    for at_once in (2**24, 30):
+        monkeypatch.setattr(swan, "AT_ONCE", at_once)
+        head.zero_grad()
+        value = head.log_likelihood(*batch, smoothing=0.1)
+        value.sum().backward()
+        answers.append([value, *(parameter.grad for parameter in head.parameters())])
+    torch.testing.assert_close(*answers)
+
+
+@torch.no_grad()
+def test_segments_follow_the_order():
+    head = small_head(0.0, width=2, hidden=1)
+    head.segment.from_cells.weight[0, 0] = 1.0  # a positive first number starts to write, any other stops
+    head.segment.from_words.bias.fill_(9.0)
+    head.softmax.linear.weight[END_ID] = -20.0
+    states = torch.tensor([[[-5.0, 0.0], [5.0, 0.0], [-5.0, 0.0]]]).double()
+    pair = torch.tensor([[4, 5]]), torch.tensor([2])
+    [segments] = head.segments(states, torch.tensor([3]), *pair, torch.tensor([[2, 0, 1]]))
+    assert segments == [Segment((2,), ()), Segment((0,), (0, 1)), Segment((1,), ())]
+    [segments] = head.segments(states, torch.tensor([3]), *pair, None)
+    assert segments == [Segment((0,), ()), Segment((1,), (0, 1)), Segment((2,), ())]
+
+
+def test_the_segment_network_is_an_lstm():
+    ours, theirs = SegmentLstm(2, 2, 3, 4).double(), torch.nn.LSTMCell(3, 4).double()
+    with torch.no_grad():
+        for layer, weight in ((ours.from_words, theirs.weight_ih), (ours.from_states, theirs.weight_hh)):
+            take, keep, new, show = weight.chunk(4)
+            layer.weight.copy_(torch.cat([take, keep, show, new]))
+        ours.from_words.bias.zero_()
+        theirs.bias_ih.zero_(), theirs.bias_hh.zero_()
+    word, state, memory = torch.randn(5, 3).double(), *torch.randn(2, 5, 4).double()
+    torch.testing.assert_close(ours(ours.from_words(word), state, memory), theirs(word, (state, memory)))
+
+
+def test_segments_have_room_for_a_word():
+    with pytest.raises(ValueError, match="longest_segment is 0"):
+        small_head(longest_segment=0)
