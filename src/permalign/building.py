@@ -6,7 +6,7 @@ from torch import nn
 
 from permalign.config import EncoderOptions, HeadOptions, ReordererOptions
 from permalign.encoders import make_encoder
-from permalign.heads import AttentionHead, SsntHead, SyntacticAttentionHead, TaggingHead
+from permalign.heads import AttentionHead, SsntHead, SwanHead, SyntacticAttentionHead, TaggingHead
 from permalign.heads.base import Head
 from permalign.reorderers import (
     IdentityReorderer,
@@ -76,8 +76,7 @@ def build_head(options: HeadOptions, words: int) -> Head:
     common |= {"embedding": options.embedding}
     if options.kind == "attention":
         return AttentionHead(**common)
+    common |= {"context": options.context}
     if options.kind == "swan":
-        from permalign.heads.swan import SwanHead
-
-        return SwanHead(segment_length=options.segment_length, **common)
-    return SsntHead(context=options.context, **common)
+        return SwanHead(longest_segment=options.longest_segment, **common)
+    return SsntHead(**common)

@@ -100,9 +100,9 @@ class HeadOptions(Options):
     dropout: Rate = Field(0.1, description="of its decoder")
     label_smoothing: Rate = 0.0
     context: Literal["full"] | Width = Field(
-        "full", description="ssnt: what it remembers of its own output, all of it or the last words"
+        "full", description="ssnt, swan: what it remembers of its own output, all of it or the last words"
     )
-    segment_length: Width = Field(4, description="swan: the longest segment a source word may write")
+    longest_segment: Width = Field(4, description="swan: how many words one source word may write")
 
 
 class ModelOptions(Options):

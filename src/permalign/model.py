@@ -96,7 +96,7 @@ class Transducer(nn.Module, ModelHubMixin):
             emissions = self.head.target_emissions(
                 states, batch.source_lengths, batch.target, batch.target_lengths, smoothing
             )
-            return reordering.distribution.log_likelihood(emissions), reordering  # type: ignore[union-attr]
+            return reordering.distribution.log_likelihood(emissions), reordering
         copies = reordering.copies
         likelihood = self.head.log_likelihood(
             reordering.states,

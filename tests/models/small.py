@@ -59,7 +59,7 @@ def make(reorderer, head, seed=0, **options):
         "encoder": {"kind": "none"} if plain else encoder,
         "hidden": 32,
         "dropout": 0.0,
-        "segment_length": 2,
+        "longest_segment": 2,
         **options,
     }
     return Transducer({"reorderer": reorderer, "head": head}, SOURCE, TARGET)

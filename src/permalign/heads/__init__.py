@@ -4,6 +4,7 @@ from permalign.heads.additive import additive_word_log_probs
 from permalign.heads.attention import AttentionHead
 from permalign.heads.base import Decoder, Head
 from permalign.heads.ssnt import SsntHead
+from permalign.heads.swan import SwanHead
 from permalign.heads.syntactic_attention import SyntacticAttentionHead
 from permalign.heads.tagging import TaggingHead
 
@@ -12,6 +13,7 @@ __all__ = [
     "Decoder",
     "Head",
     "SsntHead",
+    "SwanHead",
     "SyntacticAttentionHead",
     "TaggingHead",
     "additive_word_log_probs",
