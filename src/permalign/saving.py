@@ -50,7 +50,9 @@ def load_model(name: str, hub: Mapping[str, Any]) -> tuple[ModelOptions, dict[st
 def require_same_parameters(name: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
     """A file's parameters are those of the model its config describes, by name and shape."""
     for parameter in sorted(expected.keys() | found.keys()):
-        shapes = [tuple(state[parameter].shape) if parameter in state else None for state in (expected, found)]
+        shapes = [
+            tuple(state[parameter].shape) if parameter in state else None for state in (expected, found)
+        ]
         if shapes[0] != shapes[1]:
             raise DataError(
                 f"{WEIGHTS} does not fit {CONFIG}: parameter {parameter} should have shape {shapes[0]} and has "

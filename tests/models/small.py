@@ -21,7 +21,10 @@ REORDERERS = {
     "exact": {"kind": "separable", "objective": "exact"},
 }
 PAIRS = [
-    (reorderer, head) for reorderer in REORDERERS for head in HEADS if reorderer != "exact" or head == "tagging"
+    (reorderer, head)
+    for reorderer in REORDERERS
+    for head in HEADS
+    if reorderer != "exact" or head == "tagging"
 ]
 
 

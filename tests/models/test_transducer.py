@@ -154,7 +154,10 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda record: record | {"version": 99}, "version 99 of the format, and this permalign reads version 1"),
+            (
+                lambda record: record | {"version": 99},
+                "version 99 of the format, and this permalign reads version 1",
+            ),
             (lambda record: record | {"format": "something"}, "not the config of a permalign model"),
             (lambda record: record | {"options": {"hed": {}}}, "did you mean head"),
         ],
