@@ -16,8 +16,10 @@ ROWS = [
     {"structures"},
     {"encoders"},
     {"reorderers", "heads"},
+    {"decoding"},
+    {"building", "saving"},
     {"model"},
-    {"training", "decoding", "evaluation"},
+    {"training", "evaluation"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, row in enumerate(ROWS) for name in row}

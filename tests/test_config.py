@@ -8,7 +8,10 @@ from permalign.errors import ConfigError
     ("values", "message"),
     [
         ({"hed": {}}, "hed is no option; did you mean head?"),
-        ({"reorderer": {"encoder": {"widht": 3}}}, "reorderer.encoder.widht is no option; did you mean"),
+        (
+            {"head": {"encoder": {"widht": 3}}},
+            "head.encoder.widht is no option; did you mean head.encoder.width?",
+        ),
         ({"head": {"zzz": 1}}, "head.zzz is no option; choose from kind, embedding"),
         ({"head": {"kind": "snt"}}, "head.kind is 'snt'"),
         ({"head": {"dropout": 1.0}}, "head.dropout is 1.0: input should be less than 1"),

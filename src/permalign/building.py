@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from permalign.config import EncoderOptions, HeadOptions, ReordererOptions
-from permalign.encoders import BiLstmEncoder, TransformerEncoder
+from permalign.encoders import make_encoder
 from permalign.heads import AttentionHead, SsntHead, SwanHead, SyntacticAttentionHead, TaggingHead
 from permalign.heads.base import Head
 from permalign.reorderers import (
@@ -19,13 +19,11 @@ from permalign.reorderers.base import Reorderer
 
 def build_encoder(options: EncoderOptions, input_width: int) -> nn.Module | None:
     """The encoder over states of a width; None passes them through."""
-    if options.kind == "bilstm":
-        return BiLstmEncoder(input_width, options.width, options.layers, options.dropout)
-    if options.kind == "transformer":
-        return TransformerEncoder(
-            input_width, options.width, options.layers, options.attention_heads, options.dropout
-        )
-    return None
+    if options.kind == "none":
+        return None
+    return make_encoder(
+        options.kind, input_width, options.width, options.layers, options.attention_heads, options.dropout
+    )
 
 
 def build_reorderer(
@@ -35,29 +33,29 @@ def build_reorderer(
     if options.kind == "none":
         return IdentityReorderer()
     if options.kind == "local":
-        return LocalReorderer(head_width, options.window)
-    embeddings = head_embeddings if options.shared_embeddings else nn.Embedding(words, options.embedding)
-    encoder = build_encoder(options.encoder, embeddings.embedding_dim)
+        return LocalReorderer(head_width, options.reach)
+    common: dict[str, Any] = {
+        "words": words,
+        "embedding": options.embedding,
+        "embeddings": head_embeddings if options.shared_embeddings else None,
+        "encoder": options.encoder,
+        "width": options.width,
+        "layers": options.layers,
+        "attention_heads": options.attention_heads,
+        "dropout": options.dropout,
+        "temperature": options.temperature,
+    }
     if options.kind == "sinkhorn":
-        return SinkhornReorderer(
-            embeddings,
-            encoder,
-            temperature=options.temperature,
-            iterations=options.iterations,
-            hungarian=options.hungarian,
-        )
+        return SinkhornReorderer(iterations=options.iterations, hungarian=options.hungarian, **common)
     return SeparableReorderer(
-        embeddings,
-        encoder,
         hidden=options.hidden,
-        dropout=options.dropout,
         objective=options.objective,
-        temperature=options.temperature,
         samples=options.samples,
         decoding=options.decoding,
         normal_form=options.normal_form,
         inversion_rate=options.inversion_rate,
         inversion_weight=options.inversion_weight,
+        **common,
     )
 
 
@@ -78,6 +76,7 @@ def build_head(options: HeadOptions, words: int) -> Head:
     common |= {"embedding": options.embedding}
     if options.kind == "attention":
         return AttentionHead(**common)
+    common |= {"context": options.context}
     if options.kind == "swan":
-        return SwanHead(segment_length=options.segment_length, **common)
-    return SsntHead(context=options.context, **common)
+        return SwanHead(longest_segment=options.longest_segment, **common)
+    return SsntHead(**common)

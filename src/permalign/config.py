@@ -54,9 +54,14 @@ class ReordererOptions(Options):
     kind: Literal["none", "separable", "sinkhorn", "local"] = "none"
     embedding: Width = Field(128, description="of its own word embeddings")
     shared_embeddings: bool = Field(False, description="read the head's word embeddings instead of its own")
-    encoder: EncoderOptions = EncoderOptions()
+    encoder: Literal["bilstm", "transformer"] = Field("bilstm", description="bilstm is the paper's")
+    width: Width = Field(256, description="of its encoder's states; even, half for each direction")
+    layers: Width = Field(1, description="of its encoder")
+    attention_heads: Width = Field(4, description="of a transformer")
     hidden: Width = Field(512, description="units of the split scorer (separable)")
-    dropout: Rate = Field(0.1, description="of these units, drawn anew for every split (separable)")
+    dropout: Rate = Field(
+        0.1, description="on the encoder's input, and on the split scorer's units for every split"
+    )
     objective: Literal["soft", "hard", "samples", "exact"] = Field(
         "soft",
         description="separable: expected permutation; one straight-through sample; a bound by several samples; the "
@@ -80,7 +85,7 @@ class ReordererOptions(Options):
     hungarian: bool = Field(
         False, description="sinkhorn, at test time: the best matching instead of the relaxed one"
     )
-    window: Width = Field(3, description="local: neighbours on each side")
+    reach: Width = Field(3, description="local: neighbours on each side")
 
 
 class HeadOptions(Options):
@@ -95,9 +100,9 @@ class HeadOptions(Options):
     dropout: Rate = Field(0.1, description="of its decoder")
     label_smoothing: Rate = 0.0
     context: Literal["full"] | Width = Field(
-        "full", description="ssnt: what it remembers of its own output, all of it or the last words"
+        "full", description="ssnt, swan: what it remembers of its own output, all of it or the last words"
     )
-    segment_length: Width = Field(4, description="swan: the longest segment a source word may write")
+    longest_segment: Width = Field(4, description="swan: how many words one source word may write")
 
 
 class ModelOptions(Options):

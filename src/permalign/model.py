@@ -96,7 +96,7 @@ class Transducer(nn.Module, ModelHubMixin):
             emissions = self.head.target_emissions(
                 states, batch.source_lengths, batch.target, batch.target_lengths, smoothing
             )
-            return reordering.distribution.log_likelihood(emissions), reordering  # type: ignore[union-attr]
+            return reordering.distribution.log_likelihood(emissions), reordering
         copies = reordering.copies
         likelihood = self.head.log_likelihood(
             reordering.states,
@@ -265,9 +265,19 @@ class Transducer(nn.Module, ModelHubMixin):
         save_model(save_directory, self.options, self.state_dict(), self.source, self.target)
 
     @classmethod
-    def _from_pretrained(cls, *, model_id: str, **hub: Any) -> "Transducer":
-        options, state, source, target = load_model(model_id, hub)
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **hub: Any) -> "Transducer":
+        """The model that a folder holds (one that `save_pretrained` or a training run wrote), or the hub.
+
+        Args:
+            pretrained_model_name_or_path: a folder, or a model's name on the Hugging Face hub.
+            hub: ``revision``, ``token``, ``cache_dir``, ``force_download``, ``local_files_only``.
+
+        Raises:
+            PermalignError: there is no such model, or its files are not what they should be.
+        """
+        name = str(pretrained_model_name_or_path)
+        options, state, source, target = load_model(name, hub)
         model = cls(options, source, target)
-        require_same_parameters(model_id, model.state_dict(), state)
+        require_same_parameters(name, model.state_dict(), state)
         model.load_state_dict(state)
         return model.eval()

@@ -64,9 +64,17 @@ def test_what_fresh_processes_do(measure, arguments, answers):
     assert measure in processes.jobs().values()
 
 
+@pytest.mark.slow
+def test_two_processes_at_once(monkeypatch):
+    monkeypatch.setattr(
+        processes, "SETTINGS", {"one": processes.Setting((1,)), "two": processes.Setting((1, 1), "PASSIVE")}
+    )
+    (ratio,) = processes.side_by_side(seconds=0.01, rounds=2, **TINY._asdict())
+    assert ratio.measured == ratio.details["two: sentences/s"] / ratio.details["one: sentences/s"] > 0
+
+
 def test_a_fresh_process_answers():
-    answer = processes.run("throughput", threads=1, seconds=0.01, **TINY._asdict())
-    assert answer["sentences per second"] > 0
+    assert processes.run("throughput", seconds=0.01, **TINY._asdict())["sentences per second"] > 0
 
 
 def test_a_process_that_fails_is_reported(capfd):

@@ -13,7 +13,7 @@ LETTERS = "abcdef"
 HEADS = ["tagging", "attention", "syntactic_attention", "ssnt", "swan"]
 REORDERERS = {
     "none": {"kind": "none"},
-    "local": {"kind": "local", "window": 1},
+    "local": {"kind": "local", "reach": 1},
     "sinkhorn": {"kind": "sinkhorn"},
     "soft": {"kind": "separable", "objective": "soft"},
     "hard": {"kind": "separable", "objective": "hard"},
@@ -50,7 +50,7 @@ def make(reorderer, head, seed=0, **options):
     """A small model without dropout."""
     torch.manual_seed(seed)
     encoder = {"width": 16, "dropout": 0.0}
-    reorderer = {"embedding": 16, "encoder": encoder, "hidden": 32, "dropout": 0.0, **REORDERERS[reorderer]}
+    reorderer = {"embedding": 16, "width": 16, "hidden": 32, "dropout": 0.0, **REORDERERS[reorderer]}
     plain = reorderer.get("objective") == "exact"
     head = {
         "kind": head,
@@ -59,7 +59,7 @@ def make(reorderer, head, seed=0, **options):
         "encoder": {"kind": "none"} if plain else encoder,
         "hidden": 32,
         "dropout": 0.0,
-        "segment_length": 2,
+        "longest_segment": 2,
         **options,
     }
     return Transducer({"reorderer": reorderer, "head": head}, SOURCE, TARGET)

@@ -34,8 +34,9 @@ class TestAnswers:
 
     def test_order_is_kept_across_batches(self, trained):
         sources = [example.source for example in examples(30)]
-        together = trained.predict(sources)
-        assert together == trained.predict(sources, batch_size=7)
+        together, in_parts = trained.predict(sources), trained.predict(sources, batch_size=7)
+        assert [one.tokens for one in together] == [one.tokens for one in in_parts]
+        assert [one.tokens for one in together] != [one.tokens for one in together[::-1]]
 
     def test_reasons(self, trained):
         (prediction,) = trained.predict(["a b c"], explain=True)
@@ -112,7 +113,7 @@ def test_with_a_grammar_every_output_is_a_program(head, beam):
     some = task.examples("len/train")[::50]
     source = Vocabulary.build(example.source for example in some)
     target = Vocabulary.build(example.target for example in some)
-    options = {"reorderer": REORDERERS["soft"], "head": {"kind": head, "segment_length": 2, "hidden": 16}}
+    options = {"reorderer": REORDERERS["soft"], "head": {"kind": head, "longest_segment": 2, "hidden": 16}}
     torch.manual_seed(0)
     model = Transducer(options, source, target)
     for prediction in model.predict([example.source for example in some], beam, constraint=task.grammar):
@@ -128,25 +129,15 @@ def test_a_function_can_say_what_may_follow():
 
 class TestFiles:
     def test_they_can_be_read_by_people(self, folder):
-        assert sorted(path.name for path in folder.iterdir()) == [
-            "README.md",
-            "config.json",
-            "model.safetensors",
-            "source.json",
-            "target.json",
-        ] or sorted(path.name for path in folder.iterdir()) == [
-            "config.json",
-            "model.safetensors",
-            "source.json",
-            "target.json",
-        ]
+        written = {path.name for path in folder.iterdir()}
+        assert written == {"README.md", "config.json", "model.safetensors", "source.json", "target.json"}
         assert json.loads((folder / "config.json").read_text())["options"]["head"]["kind"] == "ssnt"
 
     def test_a_renamed_module_loses_no_model(self, folder, monkeypatch):
         model = Transducer.from_pretrained(folder)
         state = {name.replace("head.", "writer."): value for name, value in model.state_dict().items()}
         saving.save_file(state, folder / "model.safetensors")
-        with pytest.raises(PermalignError, match="writer"):
+        with pytest.raises(PermalignError, match="parameter head"):
             Transducer.from_pretrained(folder)
         monkeypatch.setitem(saving.RENAMED, "writer.", "head.")
         assert Transducer.from_pretrained(folder).predict(["a b"]) == model.predict(["a b"])

@@ -1,5 +1,20 @@
 """What turns (reordered) source states into an output."""
 
 from permalign.heads.additive import additive_word_log_probs
+from permalign.heads.attention import AttentionHead
+from permalign.heads.base import Decoder, Head
+from permalign.heads.ssnt import SsntHead
+from permalign.heads.swan import SwanHead
+from permalign.heads.syntactic_attention import SyntacticAttentionHead
+from permalign.heads.tagging import TaggingHead
 
-__all__ = ["additive_word_log_probs"]
+__all__ = [
+    "AttentionHead",
+    "Decoder",
+    "Head",
+    "SsntHead",
+    "SwanHead",
+    "SyntacticAttentionHead",
+    "TaggingHead",
+    "additive_word_log_probs",
+]

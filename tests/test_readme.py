@@ -1,0 +1,69 @@
+"""What the README says is run, and its numbers are those that were measured."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from benchmarks import table
+
+import permalign
+from permalign import demo
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+RESULTS = json.loads(table.RESULTS.read_text("utf-8"))
+
+
+def test_there_is_an_example_of_ten_lines():
+    assert any(sum(bool(line) for line in block.splitlines()) == 10 for block in BLOCKS)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_example_works_when_pasted(block, capsys, unchecked):
+    exec(compile(block, "README.md", "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_the_example_learns_what_it_says(capsys):
+    exec(BLOCKS[0], {})
+    assert capsys.readouterr().out.startswith("['she', 'it', 'read']")
+
+
+def test_the_table_is_the_one_that_was_measured():
+    assert table.with_table(README, RESULTS) == README
+
+
+def test_what_was_measured_names_its_machine():
+    assert {"date", "commit", "cpu", "cores", "python", "torch", "numba"} <= set(RESULTS["machine"])
+
+
+def test_the_drawn_tree_is_the_demos():
+    tree = demo.sentence_distribution().best_derivation()[0].draw(demo.WORDS)
+    drawn = [line[4:].split("   before")[0].split("   after")[0].rstrip() for line in README.splitlines()]
+    lines = tree.splitlines()
+    assert any(drawn[start : start + len(lines)] == lines for start in range(len(drawn)))
+
+
+def test_every_command_of_make_exists():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", README, flags=re.MULTILINE)) <= set(targets)
+
+
+def test_every_extra_exists():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {name for names in re.findall(r"permalign\[(.*?)\]", README) for name in names.split(",")}
+    assert named
+    assert named <= set(extras)
+
+
+def test_every_link_to_a_file_leads_somewhere():
+    links = re.findall(r"\]\((?!http)(.*?)\)", README)
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_citation_is_of_this_version():
+    assert f"version: {permalign.__version__}\n" in (ROOT / "CITATION.cff").read_text()
