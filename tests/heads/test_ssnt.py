@@ -14,7 +14,6 @@ from tests.heads.contract import (
     random_sentences,
 )
 
-from permalign.heads.additive import additive_log_normaliser
 from permalign.heads.ssnt import SsntHead
 from permalign.structures import Segment
 from permalign.structures.brute_force import EnumeratedMonotoneAlignment
@@ -175,9 +174,3 @@ def test_segments_leave_out_the_end_and_follow_the_order():
 def test_contexts_that_are_none(context):
     with pytest.raises(ValueError, match=r"context is .*'full'.*at least 1"):
         SsntHead(width=2, words=6, embedding=1, hidden=1, context=context)
-
-
-def test_the_normaliser_alone():
-    cells, steps = torch.randn(2, 3, 5), torch.randn(2, 4, 5)
-    expected = (cells[:, :, None] + steps[:, None]).logsumexp(-1)
-    torch.testing.assert_close(additive_log_normaliser(cells, steps), expected)

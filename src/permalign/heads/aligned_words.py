@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from permalign.heads.additive import additive_log_normaliser
+from permalign.heads.projected_words import projected_log_normaliser
 from permalign.shapes import Bool, Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
@@ -74,21 +74,22 @@ class AlignedWords(nn.Module):
             wanted: the word of every step.
             smoothing: the share of the mean over all words that can be written at the cell.
         """
-        end = self.end_logits(cells, steps, last)
-        ordinary = additive_log_normaliser(self.cell_logits(cells), self.step_logits(steps))
-        log_normaliser = with_end_at_last(ordinary, end, last)
-        logits = self._logits_of(cells, steps, wanted)
-        logits = logits.masked_fill((wanted == END_ID)[:, None] & ~last[:, :, None], -torch.inf)
+        bias = self.of_cells.bias + self.forbidden
+        ordinary = projected_log_normaliser(cells, steps, self.of_cells.weight, self.of_steps.weight, bias)
+        # the end's logit besides those of the words wanted
+        logits = self._logits_of(cells, steps, torch.stack([wanted, torch.full_like(wanted, END_ID)]))
+        end = logits[1][last]  # (batch, steps)
+        mixed = logits[0].masked_fill((wanted == END_ID)[:, None] & ~last[:, :, None], -torch.inf)
         if smoothing:
-            logits = (1 - smoothing) * logits + smoothing * self._mean_logits(cells, steps, end, last)
-        return logits - log_normaliser
+            mixed = (1 - smoothing) * mixed + smoothing * self._mean_logits(cells, steps, end, last)
+        return mixed - with_end_at_last(ordinary, end, last)
 
-    def _logits_of(self, cells: Tensor, steps: Tensor, wanted: Tensor) -> Tensor:
-        """Logits ``(batch, cells, steps)`` of the words wanted, from their own rows of weights."""
-        by_cell = functional.embedding(wanted, self.of_cells.weight)  # (batch, steps, width)
-        by_step = functional.embedding(wanted, self.of_steps.weight)
-        of_steps = (by_step * steps).sum(-1) + self.of_cells.bias[wanted]
-        return cells @ by_cell.transpose(1, 2) + of_steps[:, None]
+    def _logits_of(self, cells: Tensor, steps: Tensor, words: Tensor) -> Tensor:
+        """Logits ``(..., batch, cells, steps)`` of given words, from their own rows of weights."""
+        by_cell = functional.embedding(words, self.of_cells.weight)  # (..., batch, steps, width)
+        by_step = functional.embedding(words, self.of_steps.weight)
+        of_steps = (by_step * steps).sum(-1) + self.of_cells.bias[words]
+        return cells @ by_cell.transpose(-1, -2) + of_steps[..., None, :]
 
     def _mean_logits(self, cells: Tensor, steps: Tensor, end: Tensor, last: Tensor) -> Tensor:
         """Mean logits ``(batch, cells, steps)`` of what can be written: at the last cell one word more, the end."""

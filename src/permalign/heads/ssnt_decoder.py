@@ -87,7 +87,7 @@ class SsntDecoder(Decoder):
         reached = log_recurrence(arrived, pad(move[..., :-1], (1, 0)))
         self._step_logits = head.word_scores.step_logits(steps)
         self._end_logits = head.word_scores.end_logits(self._cells, steps, self._last)
-        ordinary, _ = summed_over_words(self._cell_words, Exponentials.of(self._step_logits))
+        ordinary = summed_over_words(self._cell_words, Exponentials.of(self._step_logits))
         log_normaliser = with_end_at_last(ordinary, self._end_logits, self._last).transpose(1, 2)
         self._ready = reached + torch.where(last, 0.0, logsigmoid(odds)) - log_normaliser
 
