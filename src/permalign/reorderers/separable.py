@@ -149,7 +149,7 @@ class SeparableReorderer(Reorderer):
             return Reordering(matrix @ states, matrix=matrix, distribution=distribution)
         derivations = None
         if self.decoding == "permutation":
-            order = distribution.most_probable_order().order
+            order = distribution.most_probable_order(derivations=200).order
         else:
             greedy = self.decoding == "greedy"
             derivations = distribution.greedy_derivation() if greedy else distribution.best_derivation()
