@@ -72,6 +72,7 @@ def save_pretrained(folder: Path, encoders: Mapping[str, HuggingFaceEncoder]) ->
         config.architectures = [
             type(encoder.model).__name__
         ]  # of a model with a decoder, it is the encoder's
+        config.update({"permalign_pooling": encoder.pooling})
         config.save_pretrained(folder / PRETRAINED[part])
         encoder.tokenizer.save_pretrained(folder / PRETRAINED[part])
 
@@ -81,10 +82,12 @@ def load_pretrained(
 ) -> dict[str, HuggingFaceEncoder]:
     """Models as `save_pretrained` described them, their weights still random; by part."""
     parts = {"reorderer": options.reorderer.pretrained, "head": options.head.pretrained}
-    return {part: _describe(name, PRETRAINED[part], hub) for part, original in parts.items() if original}
+    return {
+        part: _build_described(name, PRETRAINED[part], hub) for part, original in parts.items() if original
+    }
 
 
-def _describe(name: str, folder: str, hub: Mapping[str, Any]) -> HuggingFaceEncoder:
+def _build_described(name: str, folder: str, hub: Mapping[str, Any]) -> HuggingFaceEncoder:
     try:
         from transformers import AutoConfig, AutoModel, AutoTokenizer
     except ImportError:
@@ -98,14 +101,14 @@ def _describe(name: str, folder: str, hub: Mapping[str, Any]) -> HuggingFaceEnco
         place |= {"pretrained_model_name_or_path": name, "subfolder": folder, **known}
     try:
         config = AutoConfig.from_pretrained(**place)
-        model = AutoModel.from_config(config, trust_remote_code=False)
+        untyped: Any = AutoModel
+        model = untyped.from_config(config, trust_remote_code=False)
         if [type(model).__name__] != config.architectures:
             model = model.get_encoder()
-        if hasattr(model, "pooler"):
-            model.pooler = None
+        model.pooler = None  # nothing reads it, and it was not saved
         tokenizer = AutoTokenizer.from_pretrained(add_prefix_space=True, **place)
-        return HuggingFaceEncoder(model, tokenizer).float()
-    except (OSError, ValueError) as error:
+        return HuggingFaceEncoder(model, tokenizer, config.permalign_pooling).float()
+    except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"does not describe a pretrained encoder: {error}", config_path.parent) from error
 
 
