@@ -68,11 +68,11 @@ def require_same_parameters(name: str, expected: Mapping[str, Tensor], found: Ma
 def save_pretrained(folder: Path, encoders: Mapping[str, HuggingFaceEncoder]) -> None:
     """Describe the pretrained models of the parts, each in a folder; their weights are among the model's own."""
     for part, encoder in encoders.items():
-        config = deepcopy(encoder.model.config)
-        config.architectures = [
-            type(encoder.model).__name__
-        ]  # of a model with a decoder, it is the encoder's
-        config.update({"permalign_pooling": encoder.pooling})
+        model = encoder.model
+        config = deepcopy(model.config)
+        config.architectures = [type(model).__name__]  # of a model with a decoder, it is the encoder's
+        pooler = getattr(model, "pooler", None) is not None
+        config.update({"permalign_pooling": encoder.pooling, "permalign_pooler": pooler})
         config.save_pretrained(folder / PRETRAINED[part])
         encoder.tokenizer.save_pretrained(folder / PRETRAINED[part])
 
@@ -105,7 +105,8 @@ def _build_described(name: str, folder: str, hub: Mapping[str, Any]) -> HuggingF
         model = untyped.from_config(config, trust_remote_code=False)
         if [type(model).__name__] != config.architectures:
             model = model.get_encoder()
-        model.pooler = None  # nothing reads it, and it was not saved
+        if not config.permalign_pooler:
+            model.pooler = None
         tokenizer = AutoTokenizer.from_pretrained(add_prefix_space=True, **place)
         return HuggingFaceEncoder(model, tokenizer, config.permalign_pooling).float()
     except (OSError, ValueError, AttributeError) as error:

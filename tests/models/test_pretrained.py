@@ -145,9 +145,9 @@ def test_a_model_in_half_precision(tmp_path):
     same_answers(model, Transducer.from_pretrained(tmp_path / "model"))
 
 
-def test_an_encoder_at_hand_keeps_its_pooling(tmp_path):
+def test_an_encoder_at_hand_comes_back_as_it_was(tmp_path):
     options = {"reorderer": REORDERER, "head": HEAD | {"pretrained": "at hand"}}
-    encoder = HuggingFaceEncoder(make_model(), make_tokenizer(), "first")
+    encoder = HuggingFaceEncoder(make_model(pooler=True), make_tokenizer(), "first")
     model = Transducer(options, SOURCE, TARGET, {"head": encoder})
     model.save_pretrained(tmp_path / "model")
     loaded = Transducer.from_pretrained(tmp_path / "model")
