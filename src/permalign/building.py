@@ -1,11 +1,14 @@
 """Building a model's parts from its options: the one place that knows which class an option's name stands for."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
-from permalign.config import EncoderOptions, HeadOptions, ReordererOptions
+from permalign.config import EncoderOptions, HeadOptions, ModelOptions, ReordererOptions
 from permalign.encoders import make_encoder
+from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
+from permalign.errors import ConfigError
 from permalign.heads import AttentionHead, SsntHead, SwanHead, SyntacticAttentionHead, TaggingHead
 from permalign.heads.base import Head
 from permalign.reorderers import (
@@ -15,6 +18,45 @@ from permalign.reorderers import (
     SinkhornReorderer,
 )
 from permalign.reorderers.base import Reorderer
+from permalign.text.codec import Codec
+from permalign.text.vocabulary import Vocabulary
+
+Words = nn.Embedding | WordsInContext
+"""What turns the numbers of source words into vectors."""
+
+
+def build_words(
+    options: ModelOptions, source: Codec, pretrained: Mapping[str, HuggingFaceEncoder] | None = None
+) -> dict[str, Words]:
+    """What the ``head`` reads, and the ``reorderer`` where a pretrained model reads for it.
+
+    Args:
+        options: of the model.
+        source: tells which words there are.
+        pretrained: the models at hand for either; others are loaded by the name in the options.
+    """
+    words: dict[str, Words] = {}
+    for part, name in (("head", options.head.pretrained), ("reorderer", options.reorderer.pretrained)):
+        if name is None:
+            continue
+        if not isinstance(source, Vocabulary):
+            raise ConfigError(
+                f"{part}.pretrained is {name}, which reads whole words, but the source is {type(source).__name__}. "
+                f"Use a word vocabulary for the source, or leave {part}.pretrained out."
+            )
+        encoder = pretrained[part] if pretrained and part in pretrained else _load_encoder(part, name)
+        words[part] = WordsInContext(encoder, source.tokens)
+    if "head" not in words:
+        words["head"] = nn.Embedding(len(source), options.head.embedding)
+    return words
+
+
+def _load_encoder(part: str, name: str) -> HuggingFaceEncoder:
+    try:
+        # In the precision of everything else, whatever the model was saved in.
+        return HuggingFaceEncoder.from_pretrained(name).float()
+    except ValueError as error:
+        raise ConfigError(f"{part}.pretrained is {name}, which cannot be used: {error}") from error
 
 
 def build_encoder(options: EncoderOptions, input_width: int) -> nn.Module | None:
@@ -26,20 +68,26 @@ def build_encoder(options: EncoderOptions, input_width: int) -> nn.Module | None
     )
 
 
-def build_reorderer(
-    options: ReordererOptions, words: int, head_width: int, head_embeddings: nn.Embedding
-) -> Reorderer:
-    """The reorderer of a head that reads states of a width."""
+def build_reorderer(options: ReordererOptions, words: int, read: Mapping[str, Words]) -> Reorderer:
+    """The reorderer of source words, read as `build_words` says."""
     if options.kind == "none":
         return IdentityReorderer()
     if options.kind == "local":
-        return LocalReorderer(head_width, options.reach)
+        return LocalReorderer(read["head"].embedding_dim, options.reach)
+    embeddings = read["head"] if options.shared_embeddings else read.get("reorderer")
+    embedding = options.embedding if embeddings is None else embeddings.embedding_dim
+    width = embedding if options.encoder == "none" else options.width
+    if options.kind == "separable" and options.encoder == "none" and width % 2:
+        raise ConfigError(
+            f"reorderer.encoder is none and the pretrained model's width {width}, but a separable reorderer needs an "
+            "even width. Choose reorderer.encoder: bilstm or transformer."
+        )
     common: dict[str, Any] = {
         "words": words,
-        "embedding": options.embedding,
-        "embeddings": head_embeddings if options.shared_embeddings else None,
+        "embedding": embedding,
+        "embeddings": embeddings,
         "encoder": options.encoder,
-        "width": options.width,
+        "width": width,
         "layers": options.layers,
         "attention_heads": options.attention_heads,
         "dropout": options.dropout,
@@ -59,11 +107,11 @@ def build_reorderer(
     )
 
 
-def build_head(options: HeadOptions, words: int) -> Head:
-    """The head over source states of its embedding's width, writing words of a vocabulary."""
-    encoder = build_encoder(options.encoder, options.embedding)
+def build_head(options: HeadOptions, words: int, width: int) -> Head:
+    """The head over source states of a width, writing words of a vocabulary."""
+    encoder = build_encoder(options.encoder, width)
     common: dict[str, Any] = {
-        "width": options.embedding,
+        "width": width,
         "words": words,
         "dropout": options.dropout,
         "encoder": encoder,

@@ -20,6 +20,14 @@ from permalign.errors import ConfigError
 
 Width = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+Pretrained = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        description="name or folder of a Hugging Face model whose words in context replace its own word embeddings; "
+        "needs the extra hf and a word vocabulary",
+    ),
+]
 
 
 class Options(BaseModel):
@@ -52,10 +60,18 @@ class ReordererOptions(Options):
     """What puts source words into a new order before the head reads them."""
 
     kind: Literal["none", "separable", "sinkhorn", "local"] = "none"
-    embedding: Width = Field(128, description="of its own word embeddings")
+    embedding: Width = Field(
+        128, description="of its own word embeddings; a pretrained model brings its width"
+    )
+    pretrained: Pretrained = None
     shared_embeddings: bool = Field(False, description="read the head's word embeddings instead of its own")
-    encoder: Literal["bilstm", "transformer"] = Field("bilstm", description="bilstm is the paper's")
-    width: Width = Field(256, description="of its encoder's states; even, half for each direction")
+    encoder: Literal["none", "bilstm", "transformer"] = Field(
+        "bilstm", description="bilstm is the paper's; none takes the words of a pretrained model as they are"
+    )
+    width: Width = Field(
+        256,
+        description="of its encoder's states; even, half for each direction; with none, the pretrained model's",
+    )
     layers: Width = Field(1, description="of its encoder")
     attention_heads: Width = Field(4, description="of a transformer")
     hidden: Width = Field(512, description="units of the split scorer (separable)")
@@ -92,7 +108,11 @@ class HeadOptions(Options):
     """What writes the output."""
 
     kind: Literal["tagging", "attention", "syntactic_attention", "ssnt", "swan"] = "ssnt"
-    embedding: Width = Field(128, description="of the source words it reads, and of the words it has written")
+    embedding: Width = Field(
+        128,
+        description="of the source words it reads (a pretrained model brings its width), and of those it has written",
+    )
+    pretrained: Pretrained = None
     embedding_dropout: Rate = 0.1
     encoder: EncoderOptions = EncoderOptions()
     hidden: Width = Field(256, description="of its decoder")
@@ -133,18 +153,40 @@ class ModelOptions(Options):
                 f"reorderer.objective is exact, but head.encoder.kind is {head.encoder.kind}, which mixes the words of "
                 "the reordered sentence. Use head.encoder: {kind: none}, or reorderer.objective: soft."
             )
-        if (
-            reorderer.kind == "separable"
-            and reorderer.shared_embeddings
-            and reorderer.embedding != head.embedding
-        ):
-            raise ConfigError(
-                f"reorderer.shared_embeddings needs one width, but reorderer.embedding is {reorderer.embedding} and "
-                f"head.embedding {head.embedding}. Set reorderer.embedding: {head.embedding}."
-            )
+        self._require_words()
         if (reorderer.inversion_weight > 0) != (reorderer.inversion_rate is not None):
             raise ConfigError(
                 "reorderer.inversion_rate and reorderer.inversion_weight go together; set both, or neither."
+            )
+
+    def _require_words(self) -> None:
+        """The reorderer's words come from one place, and have their context where nothing else gives it."""
+        reorderer, head = self.reorderer, self.head
+        reads = reorderer.kind in ("separable", "sinkhorn")
+        shared = reads and reorderer.shared_embeddings
+        if reorderer.pretrained and not reads:
+            raise ConfigError(
+                f"reorderer.pretrained is {reorderer.pretrained}, but reorderer.kind {reorderer.kind} reads no words "
+                "of its own. Set head.pretrained, or choose reorderer.kind: separable or sinkhorn."
+            )
+        if reorderer.pretrained and shared:
+            raise ConfigError(
+                "reorderer.pretrained and reorderer.shared_embeddings both say where its words come from. "
+                "Set one of them; to share a pretrained model, set head.pretrained and reorderer.shared_embeddings."
+            )
+        if (
+            reads
+            and reorderer.encoder == "none"
+            and not (reorderer.pretrained or (shared and head.pretrained))
+        ):
+            raise ConfigError(
+                "reorderer.encoder is none, but its word embeddings know no context. "
+                "Set reorderer.pretrained, or choose reorderer.encoder: bilstm or transformer."
+            )
+        if shared and not head.pretrained and reorderer.embedding != head.embedding:
+            raise ConfigError(
+                f"reorderer.shared_embeddings needs one width, but reorderer.embedding is {reorderer.embedding} and "
+                f"head.embedding {head.embedding}. Set reorderer.embedding: {head.embedding}."
             )
 
 

@@ -9,14 +9,21 @@ import torch
 from huggingface_hub import ModelHubMixin
 from torch import Tensor, nn
 
-from permalign.building import build_head, build_reorderer
+from permalign.building import build_head, build_reorderer, build_words
 from permalign.config import ModelOptions
 from permalign.decoding.beam import Hypothesis, beam_search
 from permalign.decoding.constraint import AllowedWords, Constraint, GrammarConstraint, RuleConstraint
+from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
 from permalign.heads.tagging import TaggingHead
 from permalign.prediction import Explanation, Prediction, require_words, tokenised
 from permalign.reorderers.base import Reordering
-from permalign.saving import load_model, require_same_parameters, save_model
+from permalign.saving import (
+    load_model,
+    load_pretrained,
+    require_same_parameters,
+    save_model,
+    save_pretrained,
+)
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
 from permalign.text.codec import Codec
@@ -45,23 +52,34 @@ class Transducer(nn.Module, ModelHubMixin):
         options: of the model, whole or only what differs from the defaults; see `permalign.config`.
         source: turns source words into numbers.
         target: turns output words into numbers and back.
+        pretrained: Hugging Face models that are at hand already, for the ``reorderer`` and the ``head`` whose options
+            name one; others are loaded by name.
     """
 
-    def __init__(self, options: ModelOptions | Mapping[str, Any], source: Codec, target: Codec) -> None:
+    def __init__(
+        self,
+        options: ModelOptions | Mapping[str, Any],
+        source: Codec,
+        target: Codec,
+        pretrained: Mapping[str, HuggingFaceEncoder] | None = None,
+    ) -> None:
         super().__init__()
         self.options = options if isinstance(options, ModelOptions) else ModelOptions.parse(options)
         self.options.require_fit()
         self.source, self.target = source, target
-        width = self.options.head.embedding
-        self.embeddings = nn.Embedding(len(source), width)
+        words = build_words(self.options, source, pretrained)
+        self.embeddings = words["head"]
+        self.pretrained = {
+            part: one.encoder for part, one in words.items() if isinstance(one, WordsInContext)
+        }
         self.dropout = nn.Dropout(self.options.head.embedding_dropout)
-        self.reorderer = build_reorderer(self.options.reorderer, len(source), width, self.embeddings)
-        self.head = build_head(self.options.head, len(target))
+        self.reorderer = build_reorderer(self.options.reorderer, len(source), words)
+        self.head = build_head(self.options.head, len(target), self.embeddings.embedding_dim)
 
     @property
     def device(self) -> torch.device:
         """Where its parameters are."""
-        return self.embeddings.weight.device
+        return next(self.parameters()).device
 
     # --- Training ---------------------------------------------------------------------------------------------
 
@@ -263,6 +281,7 @@ class Transducer(nn.Module, ModelHubMixin):
 
     def _save_pretrained(self, save_directory: Path) -> None:
         save_model(save_directory, self.options, self.state_dict(), self.source, self.target)
+        save_pretrained(save_directory, self.pretrained)
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **hub: Any) -> "Transducer":
@@ -277,7 +296,7 @@ class Transducer(nn.Module, ModelHubMixin):
         """
         name = str(pretrained_model_name_or_path)
         options, state, source, target = load_model(name, hub)
-        model = cls(options, source, target)
+        model = cls(options, source, target, load_pretrained(name, options, hub))
         require_same_parameters(name, model.state_dict(), state)
         model.load_state_dict(state)
         return model.eval()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from permalign.config import ModelOptions
+from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import DataError, PermalignError
 from permalign.text.codec import Codec
 from permalign.text.loading import load_codec
@@ -19,6 +21,8 @@ FORMAT = "permalign transducer"
 VERSION = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SOURCE, TARGET = "source.json", "target.json"
+PRETRAINED = {"reorderer": "pretrained-reorderer", "head": "pretrained-head"}
+HUB = ("revision", "cache_dir", "force_download", "local_files_only", "token")
 
 RENAMED: dict[str, str] = {}
 """Beginnings of parameter names in older files, and what they are called now; so that a rename loses no model."""
@@ -61,6 +65,54 @@ def require_same_parameters(name: str, expected: Mapping[str, Tensor], found: Ma
             )
 
 
+def save_pretrained(folder: Path, encoders: Mapping[str, HuggingFaceEncoder]) -> None:
+    """Describe the pretrained models of the parts, each in a folder; their weights are among the model's own."""
+    for part, encoder in encoders.items():
+        model = encoder.model
+        config = deepcopy(model.config)
+        config.architectures = [type(model).__name__]  # of a model with a decoder, it is the encoder's
+        pooler = getattr(model, "pooler", None) is not None
+        config.update({"permalign_pooling": encoder.pooling, "permalign_pooler": pooler})
+        config.save_pretrained(folder / PRETRAINED[part])
+        encoder.tokenizer.save_pretrained(folder / PRETRAINED[part])
+
+
+def load_pretrained(
+    name: str, options: ModelOptions, hub: Mapping[str, Any]
+) -> dict[str, HuggingFaceEncoder]:
+    """Models as `save_pretrained` described them, their weights still random; by part."""
+    parts = {"reorderer": options.reorderer.pretrained, "head": options.head.pretrained}
+    return {
+        part: _build_described(name, PRETRAINED[part], hub) for part, original in parts.items() if original
+    }
+
+
+def _build_described(name: str, folder: str, hub: Mapping[str, Any]) -> HuggingFaceEncoder:
+    try:
+        from transformers import AutoConfig, AutoModel, AutoTokenizer
+    except ImportError:
+        raise PermalignError(
+            f'{name} has a pretrained encoder and needs transformers: pip install "permalign[hf]".'
+        ) from None
+    config_path = _locate(name, f"{folder}/config.json", hub)
+    place: dict[str, Any] = {"pretrained_model_name_or_path": config_path.parent, "trust_remote_code": False}
+    if not Path(name).is_dir():
+        known = {key: hub[key] for key in HUB if key in hub}
+        place |= {"pretrained_model_name_or_path": name, "subfolder": folder, **known}
+    try:
+        config = AutoConfig.from_pretrained(**place)
+        untyped: Any = AutoModel
+        model = untyped.from_config(config, trust_remote_code=False)
+        if [type(model).__name__] != config.architectures:
+            model = model.get_encoder()
+        if not config.permalign_pooler:
+            model.pooler = None
+        tokenizer = AutoTokenizer.from_pretrained(add_prefix_space=True, **place)
+        return HuggingFaceEncoder(model, tokenizer, config.permalign_pooling).float()
+    except (OSError, ValueError, AttributeError) as error:
+        raise DataError(f"does not describe a pretrained encoder: {error}", config_path.parent) from error
+
+
 def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
     folder = Path(name)
     if folder.is_dir():
@@ -70,9 +122,8 @@ def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
                 f"has no {file}; expected a folder that save_pretrained or a training run wrote.", name
             )
         return found[0]
-    known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
     try:
-        return Path(hf_hub_download(name, file, **{key: hub[key] for key in known if key in hub}))
+        return Path(hf_hub_download(name, file, **{key: hub[key] for key in HUB if key in hub}))
     except Exception as error:  # the hub raises many kinds, all of which mean: not there
         raise PermalignError(
             f"{name} is no folder here, and {file} could not be had from the Hugging Face hub under that name "
