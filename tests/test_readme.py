@@ -22,7 +22,8 @@ def test_there_is_an_example_of_ten_lines():
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_every_example_works_when_pasted(block, capsys, unchecked):
+def test_every_example_works_when_pasted(block, capsys, unchecked, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out
 
@@ -30,6 +31,13 @@ def test_every_example_works_when_pasted(block, capsys, unchecked):
 def test_the_example_learns_what_it_says(capsys):
     exec(BLOCKS[0], {})
     assert capsys.readouterr().out.startswith("['she', 'it', 'read']")
+
+
+def test_the_model_answers_what_is_shown(capsys, unchecked, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    exec(BLOCKS[1], {})
+    shown = "".join(f"    {line}\n" for line in capsys.readouterr().out.splitlines())
+    assert shown in README
 
 
 def test_the_table_is_the_one_that_was_measured():

@@ -37,7 +37,27 @@ class Loss(NamedTuple):
     parts: dict[str, Tensor]
 
 
-class Transducer(nn.Module, ModelHubMixin):
+MODEL_CARD = """---
+{{ card_data }}
+---
+
+A model of permalign: sequence transduction with exact latent reorderings.
+`config.json` says what it is made of.
+
+    from permalign import Transducer
+
+    model = Transducer.from_pretrained("path or name of this model")
+    print(model.predict(["a sentence"], explain=True)[0].explanation.draw())
+"""
+
+
+class Transducer(
+    nn.Module,
+    ModelHubMixin,
+    library_name="permalign",
+    tags=["sequence-transduction", "reordering"],
+    model_card_template=MODEL_CARD,
+):
     """Reads a sentence, puts its words into a new order, and writes an output.
 
     >>> from permalign.text.vocabulary import Vocabulary
