@@ -1,10 +1,10 @@
-"""``python -m benchmarks``: measure everything (three minutes), print it, keep it, and update the README's table."""
+"""``python -m benchmarks``: measure everything (five minutes), print it, keep it, and update the README's table."""
 
 import json
 import sys
 from collections.abc import Iterator
 
-from benchmarks import alignment, processes, reordering, table, tasks
+from benchmarks import alignment, models, processes, reordering, table, tasks
 from benchmarks.measuring import Measurement, machine
 from permalign import kernels
 
@@ -20,6 +20,9 @@ def measurements() -> Iterator[list[Measurement]]:
     yield [reordering.memory_of_one_sentence(words=500)]
     yield alignment.additive_against_full(alignment.Size())
     yield processes.side_by_side(batch=16, words=25)
+    yield models.arithmetic_step()
+    yield models.translation_step()
+    yield models.answers()
     yield tasks.reading()
     yield [tasks.grammar_step(), *tasks.command_line()]
 

@@ -44,7 +44,7 @@ def plain(results: dict[str, Any]) -> str:
 def markdown(results: dict[str, Any]) -> str:
     """All rows for the README, and the machine below them."""
     machine = results["machine"]
-    lines = ["| forward and backward, width 256, hidden 1024 | measured | target |", "|---|---:|---|"]
+    lines = ["| what | measured | target |", "|---|---:|---|"]
     lines += [
         f"| {row['what']} | {number(row, 'measured')} | {target(row)} |" for row in results["measurements"]
     ]

@@ -2,7 +2,7 @@ import json
 
 import pytest
 import torch
-from benchmarks import alignment, processes, reordering, table
+from benchmarks import alignment, models, processes, reordering, table, tasks
 from benchmarks.measuring import Measurement, best_seconds, current_bytes, machine, peak_bytes
 
 TINY = reordering.Size(batch=2, words=5, width=8, hidden=16)
@@ -123,7 +123,7 @@ def test_tables_show_every_measurement_with_its_target():
         ["together", "0.99x"],
     ]
     readme = table.with_table(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n", results)
-    assert readme.startswith(f"before\n{table.BEGIN}\n| forward")
+    assert readme.startswith(f"before\n{table.BEGIN}\n| what")
     assert readme.endswith(f"{table.END}\nafter\n")
     assert "| memory | 5 GB | at most 4 GB |" in readme
     assert "old" not in readme
@@ -133,3 +133,28 @@ def test_tables_show_every_measurement_with_its_target():
 def test_a_readme_without_markers_is_refused():
     with pytest.raises(ValueError, match="markers"):
         table.with_table("nothing here", {})
+
+
+def test_whole_models_are_measured():
+    ours, share = models.arithmetic_step(2, 4, models.arithmetic_options(width=8, hidden=16))
+    assert ours.measured == ours.details["slow"] / ours.details["fast"]
+    assert share.measured > 0
+    step, *parts = models.translation_step(2, 3, 4, types=20, width=8)
+    assert step.measured == step.details["step"]
+    assert [part.unit for part in parts] == ["x"] * 3
+    many, one = models.answers(4, 3, types=10, width=8)
+    assert many.measured > 0
+    assert one.measured > 0
+
+
+def test_the_model_with_the_papers_method_computes_the_same():
+    source, target, batch = models.random_batch(2, 5, 5, 8, 8)
+    torch.manual_seed(0)
+    model = models.Transducer(models.arithmetic_options(width=8, hidden=16), source, target)
+    fast = model.loss(batch).total
+    model.reorderer = models._AsThePaper(model.reorderer)
+    torch.testing.assert_close(model.loss(batch).total, fast)
+
+
+def test_tasks_are_measured():
+    assert tasks.grammar_step().unit == "µs"
