@@ -1,6 +1,7 @@
 """The model as its users meet it: answers with reasons, outputs within a grammar, files, and errors."""
 
 import json
+from itertools import product
 
 import pytest
 import torch
@@ -118,6 +119,42 @@ def test_with_a_grammar_every_output_is_a_program(head, beam):
     model = Transducer(options, source, target)
     for prediction in model.predict([example.source for example in some], beam, constraint=task.grammar):
         task.grammar.read(prediction.tokens)
+
+
+@pytest.mark.parametrize("head", ["ssnt", "swan", "attention"])
+def test_a_wide_beam_equals_exhaustive_search(head):
+    source, target = Vocabulary(["a", "b"]), Vocabulary(["x", "y"])
+    torch.manual_seed(1)
+    options = {"reorderer": {**REORDERERS["soft"], "hidden": 8}, "head": {"kind": head, "hidden": 8}}
+    model = Transducer(options, source, target).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)  # away from nearly uniform probabilities
+    outputs = [words for length in range(5) for words in product("xy", repeat=length)]
+    for sentence in ("a", "a b", "b b a"):
+        scores = model.score([sentence] * len(outputs), outputs)
+        ranked = sorted(zip(scores, outputs, strict=True), reverse=True)[:3]
+        (best,) = model.predict([sentence], beam=32, n_best=3, longest=4)
+        found = [(one.score, one.tokens) for one in (best, *best.alternatives)]
+        assert [tokens for _, tokens in found] == [tokens for _, tokens in ranked]
+        assert [score for score, _ in found] == pytest.approx([score for score, _ in ranked])
+
+
+def test_encoders_can_be_transformers():
+    encoder = {"kind": "transformer", "width": 16, "attention_heads": 2}
+    reorderer = {
+        **REORDERERS["hard"],
+        "encoder": "transformer",
+        "width": 16,
+        "attention_heads": 2,
+        "layers": 2,
+    }
+    model = Transducer(
+        {"reorderer": reorderer, "head": {"kind": "ssnt", "encoder": encoder}}, *vocabularies()
+    )
+    before = model.loss(batches(examples(5))[0]).total.item()
+    assert train(model, examples(5), steps=40, rate=3e-3) < before / 2
+    assert model.predict(["a b"])[0].score < 0
 
 
 def test_a_function_can_say_what_may_follow():
