@@ -154,10 +154,28 @@ class ModelOptions(Options):
                 "the reordered sentence. Use head.encoder: {kind: none}, or reorderer.objective: soft."
             )
         self._require_words()
+        self._require_widths()
         if (reorderer.inversion_weight > 0) != (reorderer.inversion_rate is not None):
             raise ConfigError(
                 "reorderer.inversion_rate and reorderer.inversion_weight go together; set both, or neither."
             )
+
+    def _require_widths(self) -> None:
+        """Two directions of a BiLSTM, and the heads of a Transformer, share a width equally."""
+        parts: dict[str, EncoderOptions | ReordererOptions] = {"head.encoder": self.head.encoder}
+        if self.reorderer.kind in ("separable", "sinkhorn"):
+            parts["reorderer"] = self.reorderer
+        for name, part in parts.items():
+            kind = part.encoder if isinstance(part, ReordererOptions) else part.kind
+            if kind != "none" and part.width % 2:
+                raise ConfigError(
+                    f"{name}.width is {part.width}, but must be even: a half for each direction."
+                )
+            if kind == "transformer" and part.width % part.attention_heads:
+                raise ConfigError(
+                    f"{name}.width is {part.width}, but must be a multiple of {name}.attention_heads, "
+                    f"{part.attention_heads}."
+                )
 
     def _require_words(self) -> None:
         """The reorderer's words come from one place, and have their context where nothing else gives it."""

@@ -15,7 +15,7 @@ from permalign.decoding.beam import Hypothesis, beam_search
 from permalign.decoding.constraint import AllowedWords, Constraint, GrammarConstraint, RuleConstraint
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
 from permalign.heads.tagging import TaggingHead
-from permalign.prediction import Explanation, Prediction, require_words, tokenised
+from permalign.prediction import Explanation, Prediction, require_at_least_one, require_words, tokenised
 from permalign.reorderers.base import Reordering
 from permalign.saving import (
     load_model,
@@ -24,6 +24,7 @@ from permalign.saving import (
     save_model,
     save_pretrained,
 )
+from permalign.structures import Segment
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
 from permalign.text.codec import Codec
@@ -163,11 +164,15 @@ class Transducer(
             sentences: text, cut at white space, or lists of words.
             beam: how many prefixes to keep; 1 is greedy search.
             n_best: how many outputs to find for each sentence; the second and on are `Prediction.alternatives`.
-            explain: whether to give reasons: derivation, reordered sentence, segments.
-            constraint: a task's grammar, or a function from the words so far to those that may follow.
+            explain: whether to give reasons: derivation, reordered sentence, segments. Without a discrete order
+                (decoding ``marginal``, say) there are no segments, for nothing leads back to source words.
+            constraint: a task's grammar, or a function from the words so far to those that may follow. Where it
+                allows no output at all (a tagging head, and no program of just so many words), the output is empty
+                and its score -inf.
             longest: the most words of an output; None means 10 more than twice the source.
             batch_size: how many sentences to work on at once.
         """
+        require_at_least_one(batch_size=batch_size, beam=beam, longest=1 if longest is None else longest)
         words = tokenised(sentences)
         require_words(words)
         by_length = sorted(range(len(words)), key=lambda place: len(words[place]))
@@ -196,6 +201,7 @@ class Transducer(
 
         With the exact objective it is summed over all reorderings.
         """
+        require_at_least_one(batch_size=batch_size)
         sources, targets = tokenised(sentences), tokenised(outputs, "output")
         if len(sources) != len(targets):
             raise ValueError(
@@ -216,7 +222,9 @@ class Transducer(
             self.train(training)
 
     def _batch(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[int]]) -> Batch:
-        source, source_lengths = pad([self.source.encode(words) for words in sources])
+        numbers = [self.source.encode(words) for words in sources]
+        require_words(numbers)  # there may be no pieces of words, of a lone space for one
+        source, source_lengths = pad(numbers)
         target, target_lengths = pad(targets)
         return Batch(source, source_lengths, target, target_lengths, (), ()).to(self.device)
 
@@ -227,6 +235,11 @@ class Transducer(
             raise ValueError("a constraint speaks of whole words, but this model writes pieces of words.")
         if isinstance(constraint, Grammar):
             return GrammarConstraint(constraint, self.target)
+        if not callable(constraint):
+            raise ValueError(
+                f"constraint is {constraint!r}, but must be a grammar (`task.grammar`) or a function from the words so "
+                "far to those that may follow."
+            )
         return RuleConstraint(constraint, self.target)
 
     def _predict_batch(
@@ -240,8 +253,7 @@ class Transducer(
     ) -> list[Prediction]:
         batch = self._batch(sentences, [[]] * len(sentences))
         reordering = self.reorderer(batch.source, batch.source_lengths, self.embeddings(batch.source))
-        lengths = batch.source_lengths.tolist()
-        limits = lengths if self.head.same_length else [longest or 2 * length + 10 for length in lengths]
+        limits = [self._limit(length, longest) for length in batch.source_lengths.tolist()]
         decoder = self.head.decoder(reordering.states, batch.source_lengths)
         found = beam_search(decoder, limits, beam, n_best, constraint, self.head.same_length)
         found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
@@ -256,18 +268,32 @@ class Transducer(
             predictions.append(Prediction(best.tokens, best.score, tuple(others), explanation))
         return predictions
 
+    def _limit(self, source_words: int, longest: int | None) -> int:
+        """The most words an output may have."""
+        limit = 2 * source_words + 10 if longest is None else longest
+        possible = self.head.longest_output(source_words)
+        if possible is None:
+            return limit
+        return possible if self.head.same_length else min(limit, possible)
+
     def _rescored(
         self, sentences: Sequence[Sequence[str]], found: Sequence[Sequence[Hypothesis]]
     ) -> list[list[Hypothesis]]:
-        """The same outputs with their likelihoods summed over all orders, best first."""
+        """The same outputs with their likelihoods summed over all orders, best first; what has none stays."""
         pairs = [
             (words, one.words)
             for words, hypotheses in zip(sentences, found, strict=True)
             for one in hypotheses
+            if one.score > -torch.inf
         ]
+        if not pairs:
+            return [list(hypotheses) for hypotheses in found]
         batch = self._batch([words for words, _ in pairs], [output for _, output in pairs])
         scores = iter(self._log_likelihood(batch, smoothing=0.0)[0].tolist())
-        rescored = [[Hypothesis(one.words, next(scores)) for one in hypotheses] for hypotheses in found]
+        rescored = [
+            [Hypothesis(one.words, next(scores)) if one.score > -torch.inf else one for one in hypotheses]
+            for hypotheses in found
+        ]
         return [sorted(hypotheses, key=lambda one: -one.score) for hypotheses in rescored]
 
     def _explanations(
@@ -278,10 +304,7 @@ class Transducer(
         found: Sequence[Sequence[Hypothesis]],
     ) -> list[Explanation]:
         outputs = [hypotheses[0].words for hypotheses in found]
-        target, target_lengths = (tensor.to(self.device) for tensor in pad(outputs))
-        segments = self.head.segments(
-            reordering.states, batch.source_lengths, target, target_lengths, reordering.order
-        )
+        segments = self._segments(batch, reordering, found)
         explanations = []
         for row, (words, output) in enumerate(zip(sentences, outputs, strict=True)):
             length = int(batch.source_lengths[row])
@@ -292,10 +315,32 @@ class Transducer(
                     target=tuple(self.target.pieces(output)),
                     order=order,
                     derivation=reordering.derivations[row] if reordering.derivations else None,
-                    segments=None if segments is None else tuple(segments[row]),
+                    segments=segments.get(row),
                 )
             )
         return explanations
+
+    def _segments(
+        self, batch: Batch, reordering: Reordering, found: Sequence[Sequence[Hypothesis]]
+    ) -> dict[int, tuple[Segment, ...]]:
+        """Segments of the rows that have any: with an output, and an order that leads back to source words."""
+        rows = [row for row, (best, *_) in enumerate(found) if best.score > -torch.inf]
+        if reordering.order is None or not rows:
+            return {}
+        chosen = torch.tensor(rows, device=self.device)
+        target, target_lengths = (
+            tensor.to(self.device) for tensor in pad([found[row][0].words for row in rows])
+        )
+        segments = self.head.segments(
+            reordering.states[chosen],
+            batch.source_lengths[chosen],
+            target,
+            target_lengths,
+            reordering.order[chosen],
+        )
+        return (
+            {} if segments is None else {row: tuple(some) for row, some in zip(rows, segments, strict=True)}
+        )
 
     # --- Files ------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,14 @@ def tokenised(sentences: Sequence[str | Sequence[str]], what: str = "sentence") 
     return [sentence.split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]
 
 
-def require_words(sentences: Sequence[Sequence[str]]) -> None:
+def require_at_least_one(**numbers: int) -> None:
+    """Counts that must be positive."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} is {number}, but must be at least 1.")
+
+
+def require_words(sentences: Sequence[Sequence[object]]) -> None:
     """No sentence may be empty."""
     for place, sentence in enumerate(sentences):
         if not sentence:

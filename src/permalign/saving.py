@@ -141,9 +141,11 @@ def _read_config(path: Path) -> ModelOptions:
     if record.get("version") != VERSION:
         raise DataError(
             f"was written in version {record.get('version')!r} of the format, and this permalign reads version "
-            f"{VERSION}. Install a newer permalign.",
+            f"{VERSION}. Install the permalign that wrote it, or a newer one.",
             path,
         )
+    if not isinstance(record.get("options"), dict):
+        raise DataError("lacks the options of the model.", path)
     return ModelOptions.parse(record["options"])
 
 

@@ -209,3 +209,62 @@ class TestFiles:
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         with pytest.raises(PermalignError, match="no folder here"):
             Transducer.from_pretrained(str(tmp_path / "nothing"))
+
+
+class TestWhatCannotBe:
+    def test_without_a_discrete_order_no_source_words_are_named(self):
+        reorderer = {**REORDERERS["soft"], "decoding": "marginal"}
+        model = Transducer({"reorderer": reorderer, "head": {"kind": "ssnt"}}, *vocabularies())
+        reasons = model.predict(["a b c"], explain=True)[0].explanation
+        assert reasons.segments is None
+        assert reasons.alignment is None
+
+    @pytest.mark.parametrize("longest_segment", [1, 2])
+    def test_swan_plans_for_the_words_it_can_write(self, longest_segment):
+        task = ScanSP()
+        some = task.examples("len/train")[::40]
+        source, target = (Vocabulary.build(getattr(e, side) for e in some) for side in ("source", "target"))
+        head = {"kind": "swan", "longest_segment": longest_segment, "hidden": 8}
+        torch.manual_seed(0)
+        model = Transducer({"reorderer": REORDERERS["none"], "head": head}, source, target)
+        for prediction in model.predict([e.source for e in some], beam=2, constraint=task.grammar):
+            task.grammar.read(prediction.tokens)
+
+    @pytest.mark.parametrize("objective", ["soft", "exact"])
+    def test_no_program_of_that_length_leaves_the_rest_alone(self, objective):
+        task = ScanSP()
+        words = ["jump", "walk", "twice", "and", "left"]
+        options = {
+            "reorderer": REORDERERS[objective],
+            "head": {"kind": "tagging", "encoder": {"kind": "none"}},
+        }
+        model = Transducer(options, Vocabulary(words), Vocabulary(words))
+        sentences = [["jump"] * 10, ["jump", "twice"]]
+        impossible, possible = model.predict(sentences, constraint=task.grammar, explain=True)
+        assert (impossible.tokens, impossible.score) == ((), float("-inf"))
+        assert impossible.explanation.segments is None
+        task.grammar.read(possible.tokens)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"batch_size": 0}, "batch_size is 0"),
+            ({"longest": 0}, "longest is 0"),
+            ({"constraint": "geoquery"}, "must be a grammar"),
+        ],
+    )
+    def test_arguments_out_of_range(self, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            make("soft", "ssnt").predict(["a"], **arguments)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"reorderer": {"kind": "separable", "width": 15}},
+            {"head": {"encoder": {"width": 15}}},
+            {"head": {"encoder": {"kind": "transformer", "width": 30}}},
+        ],
+    )
+    def test_widths_that_cannot_be_shared_equally(self, options):
+        with pytest.raises(PermalignError, match=r"width is \d+, but must be"):
+            Transducer(options, *vocabularies())

@@ -22,6 +22,8 @@ def plain_endings() -> Iterator[None]:
     that has seen enough (``| head``) and Ctrl-C end the program silently, with the codes a shell gives them.
     """
     try:
+        if sys.stdout is None:
+            raise PermalignError("standard output is closed; there is nowhere to write to.")
         yield
         sys.stdout.flush()
     except TaskChoiceError as error:
@@ -33,6 +35,14 @@ def plain_endings() -> Iterator[None]:
         typer.echo("permalign: interrupted", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # Python flushes once more when it ends, and must find something that takes the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_the_rest_nowhere()
         raise typer.Exit(BROKEN_PIPE) from None
+    except OSError as error:
+        _write_the_rest_nowhere()
+        typer.echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _write_the_rest_nowhere() -> None:
+    """Python flushes once more when it ends, and must find something that takes the rest."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

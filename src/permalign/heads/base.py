@@ -34,6 +34,10 @@ class Head(nn.Module, ABC):
     width: int
     same_length: bool = False
 
+    def longest_output(self, source_words: int) -> int | None:
+        """The most words it can write for a source of so many; None if there is no limit."""
+        return source_words if self.same_length else None
+
     @abstractmethod
     def log_likelihood(
         self,

@@ -96,6 +96,10 @@ class SwanHead(Head):
         with torch.no_grad():
             return SwanDecoder(self, self.cells(states, lengths), lengths)
 
+    def longest_output(self, source_words: int) -> int:
+        """Every source word writes a segment."""
+        return source_words * self.longest_segment
+
     def segments(
         self,
         states: Float[Tensor, "batch n width"],
