@@ -1,5 +1,8 @@
 """The compiled kernels and the portable ones give the same numbers and the same gradients."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -131,3 +134,46 @@ def test_compiled_kernels_refuse_other_devices():
     scores = torch.zeros(1, 1, 2, device="meta")
     with kernels.backend("cpu"), pytest.raises(ValueError, match=r"need CPU tensors.*meta"):
         kernels.inside(scores, torch.tensor([2]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kernels.inside(torch.zeros(5, 4, 2), torch.tensor([3])), "lengths of shape"),
+        (
+            lambda: kernels.tagging_inside(torch.zeros(1, 4, 2), torch.zeros(1, 1, 1), torch.tensor([3])),
+            "emissions",
+        ),
+        (lambda: kernels.walk(torch.zeros(1, 1, 2), torch.tensor([2]), torch.zeros(1, 1, 0)), "uniforms"),
+        (
+            lambda: kernels.split_scores(
+                *torch.zeros(3, 1, 3, 4),
+                torch.zeros(2, 5),
+                torch.zeros(2),
+                torch.tensor([2]),
+                torch.tensor(0),
+            ),
+            "weight",
+        ),
+        (lambda: kernels.inside(torch.zeros(1, 4, 2), torch.tensor([4])), "lengths must lie in 1..3"),
+    ],
+)
+def test_shapes_that_loops_rely_on_are_checked(call, message):
+    with kernels.backend("cpu"), pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_kernels_work_where_nothing_can_be_kept():
+    """Where neither the package's folder nor the user's can be written to, as in some containers."""
+    program = (
+        "import numba.core.caching as caching\n"
+        "caching.CacheImpl._locator_classes = []\n"
+        "import torch\n"
+        "from permalign import kernels\n"
+        "print(kernels.inside(torch.zeros(1, 1, 2), torch.tensor([2]))[0].exp().item())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.stdout.strip() == "2.0", ended.stderr[-2000:]
+    assert "compiling kernels" in ended.stderr

@@ -215,3 +215,18 @@ class TestBadInput:
     def test_a_width_without_halves(self):
         with pytest.raises(ValueError, match="width"):
             SplitScorer(5, 8)
+
+
+def test_nothing_in_the_padding_reaches_scores_or_gradients():
+    layer, states = scorer(), random_states(2, 4)
+    lengths = torch.tensor([2, 4])
+    states[0, 4:] = torch.nan
+    layer(states, lengths).sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+
+
+def test_autocast_leaves_scores_in_full_precision():
+    layer, states = scorer(dtype=torch.float32), random_states(2, 4).float()
+    expected = layer(states)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(layer(states), expected)

@@ -155,3 +155,14 @@ class TestMonotoneSemantics:
         assert alignment.log_likelihood().exp().item() == pytest.approx(expected)
         stay = first * 0.2 * (1 - second) * 0.7 / expected
         assert alignment.posteriors()[0, 0].tolist() == pytest.approx([stay, 0.0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_posteriors_are_probabilities_at_any_scale(seed):
+    generator = torch.Generator().manual_seed(seed)
+    emit, words = torch.randn(2, 4, 6, 8, generator=generator) * 1e4
+    table = torch.randn(4, 6, 9, 3, generator=generator) * 1e4
+    columns = MonotoneAlignment(emit, words).posteriors().sum(1)
+    cells = SegmentalAlignment(table).posteriors().sum((2, 3))
+    torch.testing.assert_close(columns, torch.ones_like(columns))
+    torch.testing.assert_close(cells, torch.ones_like(cells))

@@ -198,3 +198,20 @@ def test_the_certified_gap_holds_when_the_search_is_hard():
     best = distribution.log_prob(distribution.enumerate_support()).exp().amax(0)
     assert (best <= found.log_prob.exp() + found.gap + 1e-12).all()
     torch.testing.assert_close(found.log_prob, distribution.log_prob(found.order))
+
+
+def test_no_samples_have_no_probabilities():
+    distribution = SeparablePermutation(torch.zeros(2, 4, 2))
+    assert distribution.log_prob(distribution.sample((0,))).shape == (0, 2)
+
+
+@pytest.mark.parametrize("shape", [3, (-1,), (1.5,)])
+def test_shapes_of_samples_are_tuples_of_whole_numbers(shape, unchecked):
+    with pytest.raises(ValueError, match="sample_shape"):
+        SeparablePermutation(torch.zeros(2, 4, 2)).sample(shape)
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("inf"), float("nan")])
+def test_temperatures_are_positive_and_finite(temperature):
+    with pytest.raises(ValueError, match="temperature"):
+        SeparablePermutation(torch.zeros(2, 4, 2)).relaxed_sample(temperature)

@@ -85,6 +85,8 @@ def _check(cell_logits: Tensor, step_logits: Tensor, targets: Tensor) -> None:
             f"cell_logits {shape_of(cell_logits)} and step_logits {shape_of(step_logits)} must agree in batch and "
             "words: (batch, cells, words) and (batch, steps, words)."
         )
+    if not isinstance(targets, Tensor):
+        raise ValueError(f"targets must be a tensor of whole numbers, not {type(targets).__name__}.")
     if targets.shape != step_logits.shape[:2] or targets.dtype not in (torch.int32, torch.int64):
         raise ValueError(
             f"targets has shape {shape_of(targets)} and dtype {targets.dtype}, but must be "

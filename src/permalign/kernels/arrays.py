@@ -21,7 +21,20 @@ def checked_lengths(lengths: Tensor, words: int) -> Any:
     return array
 
 
+def require_shape(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
+    """A shape and dtype that loops rely on."""
+    if tuple(tensor.shape) != shape or tensor.dtype != like.dtype:
+        raise ValueError(
+            f"{name} has shape {tuple(tensor.shape)} and dtype {tensor.dtype}, but must be {shape} of {like.dtype}"
+        )
+
+
 def layout_of(splits: Tensor, lengths: Tensor) -> tuple[Any, Any]:
     """The lengths, and where each width begins."""
     words = words_of(splits)
+    if splits.dim() != 3 or splits.shape[2] != 2 or lengths.shape != splits.shape[:1]:
+        raise ValueError(
+            f"splits of shape {tuple(splits.shape)} and lengths of shape {tuple(lengths.shape)} must be (batch, T, 2) "
+            "and (batch,)"
+        )
     return checked_lengths(lengths, words), split_offsets(words)

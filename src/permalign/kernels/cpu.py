@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.arrays import as_array, layout_of
+from permalign.kernels.arrays import as_array, layout_of, require_shape
 from permalign.kernels.compiled import positions, walking
 from permalign.kernels.compiled import rules as rule_loops
 from permalign.kernels.layout import positioned_offset, positioned_offsets
@@ -207,6 +207,7 @@ expected_matrix.register_autograd(_expected_matrix_autograd, setup_context=_expe
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """See `permalign.kernels.portable.tagging_inside`; returns the chart C as well, for the backward pass."""
     batch, words = scores.shape[0], words_of(scores)
+    require_shape("emissions", emissions, (batch, words, words), scores)
     log_sum = scores.new_zeros(batch)
     chart = scores.new_zeros(batch, positioned_offset(words, words + 1))
     arrays = (
@@ -273,6 +274,7 @@ def walk(
     if uniforms is None:
         uniforms = weights.new_full((1, batch, words - 1), -1.0)
     samples = uniforms.shape[0]
+    require_shape("uniforms", uniforms, (samples, batch, words - 1), weights)
     nodes = torch.full((samples, batch, words - 1, 4), -1)
     orders = torch.arange(words).repeat(samples, batch, 1)
     arrays = (as_array(weights), *layout_of(weights, lengths), as_array(uniforms), normal_form)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.arrays import as_array, checked_lengths
+from permalign.kernels.arrays import as_array, checked_lengths, require_shape
 from permalign.kernels.compiled import scoring
 from permalign.kernels.layout import split_count, split_offsets
 from permalign.kernels.portable import dropout_scale
@@ -26,7 +26,17 @@ def split_scores(
     dropout: float,
 ) -> Tensor:
     """See `permalign.kernels.portable.split_scores`."""
-    words = start.shape[1] - 1
+    batch, posts, hidden = start.shape
+    words = posts - 1
+    for name, tensor, shape in (
+        ("middle", middle, (batch, posts, hidden)),
+        ("end", end, (batch, posts, hidden)),
+        ("weight", weight, (2, hidden)),
+        ("bias", bias, (2,)),
+    ):
+        require_shape(name, tensor, shape, start)
+    if lengths.shape != (batch,):
+        raise ValueError(f"lengths has shape {tuple(lengths.shape)}, but must be {(batch,)}")
     scores = start.new_zeros(start.shape[0], split_count(words), 2)
     threshold, scale = dropout_scale(dropout)
     for_each_sentence(

@@ -1,9 +1,9 @@
 """One sentence per thread, with as many threads as torch uses.
 
 The compiled kernels release the interpreter's lock, so plain threads run them side by side. There is one knob,
-``torch.set_num_threads`` (or ``OMP_NUM_THREADS``): torch's own pool is idle while a kernel runs, and the other way
-round, so the two never compete for cores. Each sentence is computed by one thread from beginning to end, so results
-do not depend on the number of threads.
+``torch.set_num_threads`` (or ``OMP_NUM_THREADS``): torch's own pool has nothing to do while a kernel runs, and the
+other way round (its OpenMP threads may spin for a moment after a product; see docs/kernels.md). Each sentence is
+computed by one thread from beginning to end, so results do not depend on the number of threads.
 """
 
 import os

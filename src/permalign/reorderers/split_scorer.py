@@ -66,20 +66,23 @@ class SplitScorer(nn.Module):
             )
         lengths = require_lengths("lengths", lengths, "states", states, states.shape[1] - 2)
         require_range("lengths", lengths, "states", states, states.shape[1] - 2)
+        beyond = torch.arange(states.shape[1], device=states.device) >= lengths[:, None] + 2
+        states = states.masked_fill(beyond[..., None], 0.0)  # whatever stands in the padding, NaN included
         half = self.width // 2
         # F_i = [f_i ; -b_{i+1}], i = 0..n
         fenceposts = torch.cat([states[:, :-1, :half], -states[:, 1:, half:]], dim=-1)
         left_weight, right_weight = self.first.weight.split(self.width, dim=1)
-        left, right = fenceposts @ left_weight.T, fenceposts @ right_weight.T  # (batch, n + 1, hidden)
         dropout = self.dropout if self.training else 0.0
         seed = torch.randint(2**62, ()) if dropout > 0 else torch.zeros((), dtype=torch.int64)
-        return kernels.split_scores(
-            -left,
-            left - right + self.first.bias,
-            right,
-            self.second.weight,
-            self.second.bias,
-            lengths,
-            seed.to(states.device),
-            dropout,
-        )
+        with torch.autocast(states.device.type, enabled=False):  # exact inference wants full precision
+            left, right = fenceposts @ left_weight.T, fenceposts @ right_weight.T  # (batch, n + 1, hidden)
+            return kernels.split_scores(
+                -left,
+                left - right + self.first.bias,
+                right,
+                self.second.weight,
+                self.second.bias,
+                lengths,
+                seed.to(states.device),
+                dropout,
+            )

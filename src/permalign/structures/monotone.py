@@ -18,6 +18,7 @@ from permalign.structures.validation import (
     require_no_nan_or_plus,
     require_order_of_cells,
     require_range,
+    sample_count,
     shape_of,
 )
 
@@ -101,7 +102,19 @@ class MonotoneAlignment:
         return minus_infinity_below(total, total)
 
     def posteriors(self) -> Float[Tensor, "batch cells steps"]:
-        """P(word j is emitted at cell i | output); 0 at padding. They are the likelihood's gradient in the words."""
+        """P(word j is emitted at cell i | output); 0 at padding. They are the likelihood's gradient in the words.
+
+        Differences of sums that may be large, so computed in double precision.
+        """
+        if self.emit_logits.dtype != torch.float64:
+            exact = MonotoneAlignment(
+                self.emit_logits.double(),
+                self.word_log_probs.double(),
+                self.source_lengths,
+                self.target_lengths,
+                validate_args=False,
+            )
+            return exact.posteriors().to(self.emit_logits.dtype)
         emit, move = self._steps()
         reached = self._lattice(emit, move)
         through = reached + emit + self._after(emit, move)
@@ -121,7 +134,7 @@ class MonotoneAlignment:
         self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
     ) -> Int[Tensor, "*samples batch steps"]:
         """Alignments drawn from their posterior given the output: the cell of every word, -1 at padding."""
-        copies = torch.Size(sample_shape).numel()
+        copies = sample_count(sample_shape)
         with torch.no_grad():
             emit, move = self._steps()
             reached = self._lattice(emit, move)

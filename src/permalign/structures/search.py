@@ -72,5 +72,6 @@ def search_order(
             best_order = max(log_probs, key=log_probs.__getitem__)
             unseen = 1.0 - sum(map(exp, log_probs.values()))
             gap = max(0.0, unseen - exp(log_probs[best_order]))
-        handful = min(2 * handful, 256)
+        # the scores of each order are a copy of their own, O(n^3)
+        handful = min(2 * handful, 256, max(1, 20_000_000 // len(best_order) ** 3))
     return best_order, min(0.0, log_probs[best_order]), gap

@@ -15,6 +15,7 @@ from permalign.structures.validation import (
     require_no_nan_or_plus,
     require_order_of_cells,
     require_range,
+    sample_count,
     shape_of,
 )
 
@@ -76,7 +77,15 @@ class SegmentalAlignment:
         return minus_infinity_below(total, total)
 
     def posteriors(self) -> Float[Tensor, "batch cells starts sizes"]:
-        """P(the cell emits exactly that segment | output); 0 where impossible. They are the likelihood's gradient."""
+        """P(the cell emits exactly that segment | output); 0 where impossible. They are the likelihood's gradient.
+
+        Differences of sums that may be large, so computed in double precision.
+        """
+        if self.segment_log_probs.dtype != torch.float64:
+            exact = SegmentalAlignment(
+                self.segment_log_probs.double(), self.source_lengths, self.target_lengths, validate_args=False
+            )
+            return exact.posteriors().to(self.segment_log_probs.dtype)
         _, ways = self._chart(self.segment_log_probs)  # (batch, cells, end, length)
         total = zero_if_impossible(self.log_likelihood())
         through = (ways + self._after()[..., None] - total[:, None, None, None]).exp()
@@ -96,7 +105,7 @@ class SegmentalAlignment:
         self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
     ) -> Int[Tensor, "*samples batch words"]:
         """Ways to cut the output drawn from their posterior: the cell of every word, -1 at padding."""
-        copies = torch.Size(sample_shape).numel()
+        copies = sample_count(sample_shape)
         with torch.no_grad():
             _, ways = self._chart(self.segment_log_probs)
             batch, cells = self.segment_log_probs.shape[:2]

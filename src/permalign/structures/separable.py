@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from math import inf
 from typing import Any, ClassVar
 
 import torch
@@ -28,6 +29,7 @@ from permalign.structures.validation import (
     require_lengths,
     require_no_nan_or_plus,
     require_range,
+    sample_count,
     shape_of,
 )
 
@@ -108,6 +110,7 @@ class SeparablePermutation(Distribution):
         >>> SeparablePermutation.from_dense(dense).log_partition().exp().round()  # the derivations of three words
         tensor([8.])
         """
+        require_floats({"scores": scores})
         posts = scores.shape[1] if scores.dim() == 5 else 0
         if posts < 2 or tuple(scores.shape[1:]) != (posts, posts, posts, 2):
             raise ValueError(
@@ -135,6 +138,13 @@ class SeparablePermutation(Distribution):
         self, batch_shape: Sequence[int], _instance: "SeparablePermutation | None" = None
     ) -> "SeparablePermutation":
         """The same distribution for several sentences; only a batch of one can grow."""
+        if len(batch_shape) != 1 or (
+            self.batch_shape[0] != 1 and tuple(batch_shape) != tuple(self.batch_shape)
+        ):
+            raise ValueError(
+                f"batch_shape is {tuple(batch_shape)}, but a batch of {self.batch_shape[0]} sentences can only be "
+                "expanded along its one axis, and only from one sentence."
+            )
         (batch,) = batch_shape
         scores, lengths = self.scores.expand(batch, -1, -1), self.lengths.expand(batch)
         return SeparablePermutation(scores, lengths, self.normal_form, validate_args=False)
@@ -226,6 +236,8 @@ class SeparablePermutation(Distribution):
         samples = order.shape[:-2]
         order = order.reshape(-1, self.words)
         copies = order.shape[0] // self.batch_shape[0]
+        if copies == 0:
+            return self.scores.new_zeros((*samples, self.batch_shape[0]))
         scores, lengths = self.scores.repeat(copies, 1, 1), self.lengths.repeat(copies)
         restricted = scores.masked_fill(~splits_of_order(order), LOG_ZERO)
         total = kernels.inside(restricted, lengths, self.normal_form)[0]
@@ -248,7 +260,7 @@ class SeparablePermutation(Distribution):
     ) -> Int[Tensor, "*samples batch n"]:
         """Exact samples of orders, ``(*sample_shape, batch, n)``: n - 1 draws on the way down a tree."""
         with torch.no_grad():
-            copies = torch.Size(sample_shape).numel()
+            copies = sample_count(sample_shape)
             uniforms = torch.rand(
                 (copies, self.batch_shape[0], self.words - 1),
                 generator=generator,
@@ -266,9 +278,9 @@ class SeparablePermutation(Distribution):
         With ``hard`` the matrix is an exact sample, a true permutation, and its gradient is that of the relaxed one
         (straight-through); without, it is the relaxed one, whose rows and columns still sum to one.
         """
-        if not temperature > 0:
+        if not 0 < temperature < inf:
             raise ValueError(
-                f"temperature is {temperature}, but must be above 0. The paper searches 0.1 to 10."
+                f"temperature is {temperature}, but must be above 0 and finite. The paper searches 0.1 to 10."
             )
         gamma = self._inside()[1]
         uniform = torch.rand(gamma.shape, generator=generator, dtype=gamma.dtype, device=gamma.device)

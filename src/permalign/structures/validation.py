@@ -1,6 +1,6 @@
 """Checks of what callers give to a structure: each failure names the argument, its shape, the rule and a way out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -67,6 +67,8 @@ def require_lengths(name: str, lengths: Tensor | None, of: str, tensor: Tensor, 
 
 def require_order_of_cells(order: Tensor, batch: int, cells: int) -> None:
     """``(batch, cells)``: the token at every cell."""
+    if not isinstance(order, Tensor):
+        raise ValueError(f"order must be a tensor of whole numbers, not {type(order).__name__}.")
     if tuple(order.shape) != (batch, cells) or order.is_floating_point():
         raise ValueError(
             f"order has shape {shape_of(order)} and dtype {order.dtype}, but must be {(batch, cells)} whole numbers: "
@@ -91,6 +93,19 @@ def require_range(
             f"{name} goes up to {high}, but {of} has room for {most} {what} (shape {shape_of(tensor)}). "
             f"Pad {of}, or pass {name}.clamp(max={most})."
         )
+
+
+def sample_count(sample_shape: Sequence[int]) -> int:
+    """How many samples a shape asks for.
+
+    >>> sample_count((2, 3)), sample_count(())
+    (6, 1)
+    """
+    if not isinstance(sample_shape, Sequence) or any(not isinstance(n, int) or n < 0 for n in sample_shape):
+        raise ValueError(
+            f"sample_shape is {sample_shape!r}, but must be a tuple of whole numbers; write (3,), not 3."
+        )
+    return torch.Size(sample_shape).numel()
 
 
 def require_finite(name: str, tensor: Tensor, valid: Tensor) -> None:

@@ -9,14 +9,28 @@ from numba.core import event
 
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
-    "cache": True,
     # sums may be reordered and fused so that loops vectorise; infinities and NaN keep their meaning
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
     "error_model": "numpy",
 }
 
-compiled: Callable[..., Any] = njit(**_OPTIONS)
-inlined: Callable[..., Any] = njit(inline="always", **_OPTIONS)
+
+def _cached(function: Callable[..., Any], **options: Any) -> Any:
+    """Compile a function when it is first called, and keep it on disk where there is a place to keep it."""
+    try:
+        return njit(cache=True, **_OPTIONS, **options)(function)
+    except RuntimeError:  # neither the package's folder nor the user's can be written to
+        return njit(**_OPTIONS, **options)(function)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Decorate a loop."""
+    return _cached(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Decorate a helper that becomes part of the loops that call it."""
+    return _cached(function, inline="always")
 
 
 class _Announcer(event.Listener):
@@ -29,7 +43,7 @@ class _Announcer(event.Listener):
         function = event.data["dispatcher"].py_func
         if not self.said and function.__module__.startswith("permalign."):
             self.said = True
-            print("permalign: compiling kernels for this machine (once, kept on disk) ...", file=sys.stderr)
+            print("permalign: compiling kernels (once, where they can be kept on disk) ...", file=sys.stderr)
 
     def on_end(self, event: Any) -> None:
         pass
