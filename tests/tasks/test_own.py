@@ -137,3 +137,10 @@ def test_the_documentation_corpus(data_dir):
     assert {len(example.target) for example in task.examples("len/test")} == {30}
     assert max(len(example.target) for example in task.examples("len/train")) == 29
     assert task.examples("iid/train")[0].meta == {"source": "python"}
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text('{"source": "a", "target": "b"}\n{"source": "a", "source": "c", "target": "b"}\n')
+    with pytest.raises(DataError, match=r"line 2: the key 'source' stands there twice"):
+        Own(path).examples("iid/train")

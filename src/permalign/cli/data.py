@@ -182,7 +182,8 @@ def _presence(download: Download, root: Path) -> str:
 
 def _block(example: Example) -> str:
     lines = [("id", example.id), ("source", " ".join(example.source)), ("target", " ".join(example.target))]
-    lines += [(key, str(value)) for key, value in example.meta.items()]
+    taken = {name for name, _ in lines}
+    lines += [(f"meta.{key}" if key in taken else key, str(value)) for key, value in example.meta.items()]
     width = max(len(key) for key, _ in lines)
     return "\n".join(f"{key:{width}}  {value}" for key, value in lines)
 

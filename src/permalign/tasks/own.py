@@ -182,9 +182,24 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
         raise DataError(f"expected a file that ends in {_words(SUFFIXES)}, or a folder of them.", path)
 
 
+class _RepeatedKeyError(Exception):
+    """A JSON object that says two things under one name."""
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    record: dict[str, object] = {}
+    for key, value in pairs:
+        if key in record:
+            raise _RepeatedKeyError(key)
+        record[key] = value
+    return record
+
+
 def _parse(text: str, path: Path, number: int) -> dict[str, object]:
     try:
-        record = json.loads(text)
+        record = json.loads(text, object_pairs_hook=_without_repetition)
+    except _RepeatedKeyError as error:
+        raise DataError(f"the key {error.args[0]!r} stands there twice.", path, number) from None
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", "it is nested too deeply")
         raise DataError(f"the line is not JSON ({reason}).", path, number) from None
