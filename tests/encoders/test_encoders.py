@@ -139,7 +139,7 @@ class TestBadInput:
             ({"layers": 0}, "layers is 0"),
             ({"dropout": 1.0}, "dropout is 1.0"),
             ({"kind": "transformer", "attention_heads": 3}, "multiple of attention_heads"),
-            ({"kind": "gru"}, "choose one of bilstm, transformer, none"),
+            ({"kind": "gru"}, "choose one of bilstm, transformer, sums, none"),
             ({"kind": "none"}, "Pass width=6"),
         ],
     )
