@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import data
+from permalign.cli import average, data, train
 
 app = typer.Typer(
     name="permalign",
@@ -18,6 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
+app.command(help=train.HELP)(train.train)
+app.command(help=average.HELP)(average.average)
 
 
 def _print_version(wanted: bool) -> None:

@@ -24,7 +24,7 @@ def write_task(task: Task, folder: str | Path, *, overwrite: bool = False) -> li
         if path.exists() and not overwrite:
             raise DataError("is there already. Choose another folder, or overwrite it with --force.", path)
     for split, path in paths.items():
-        _write_atomically(path, (example_line(example) for example in task.examples(split)))
+        write_atomically(path, (example_line(example) for example in task.examples(split)))
     return list(paths.values())
 
 
@@ -50,7 +50,14 @@ def _joined(tokens: Sequence[str]) -> str | list[str]:
     return text if text.split() == list(tokens) else list(tokens)
 
 
-def _write_atomically(path: Path, lines: Iterable[str]) -> None:
+def write_atomically(path: Path, lines: Iterable[str]) -> None:
+    """Write lines, given without their ends, so that the file is there completely or not at all.
+
+    Folders on the way are made; a file that is there is replaced.
+
+    Raises:
+        DataError: it cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -1,0 +1,101 @@
+"""Predictions as files: JSON lines to read back, plain text for other tools."""
+
+import json
+from collections.abc import Mapping
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+from permalign.errors import DataError
+from permalign.evaluation.answers import Answer
+from permalign.evaluation.report import Report
+from permalign.tasks.base import Example
+from permalign.tasks.files import read_text
+from permalign.tasks.writing import write_atomically
+
+JUDGEMENTS = ("executes_right", "well_formed")
+
+
+def write_predictions(path: str | Path, report: Report) -> None:
+    """Write one JSON object a line: id, source, target, output, score, correct, and what else is known.
+
+    The file appears complete or not at all, and replaces one that is there.
+    """
+    write_atomically(Path(path), (prediction_line(answer) for answer in report.answers))
+
+
+def prediction_line(answer: Answer) -> str:
+    """One answer as a line of JSON, without its line end; a score of -inf is null.
+
+    >>> prediction_line(Answer(Example(("a", "b"), ("x",), "7"), ("x",), -0.5, True))
+    '{"id": "7", "source": ["a", "b"], "target": ["x"], "output": ["x"], "score": -0.5, "correct": true}'
+    """
+    example = answer.example
+    record: dict[str, object] = {
+        "id": example.id,
+        "source": example.source,
+        "target": example.target,
+        "output": answer.tokens,
+        "score": answer.score if isfinite(answer.score) else None,
+        "correct": answer.correct,
+    }
+    record |= {name: getattr(answer, name) for name in JUDGEMENTS if getattr(answer, name) is not None}
+    if example.meta:
+        record["meta"] = dict(example.meta)
+    return json.dumps(record, ensure_ascii=False)
+
+
+def read_predictions(path: str | Path) -> tuple[Answer, ...]:
+    """The answers that `write_predictions` wrote; anything else is a `DataError` with the line."""
+    answers = tuple(_answer(text, Path(path), number) for number, text in read_text(path).lines)
+    if not answers:
+        raise DataError("the file has no predictions.", path)
+    return answers
+
+
+def write_text(folder: str | Path, name: str, report: Report) -> tuple[Path, Path]:
+    """Write references and outputs as ``name.ref`` and ``name.hyp``, one sentence a line; returns their paths."""
+    references, outputs = (Path(folder) / f"{name}.{kind}" for kind in ("ref", "hyp"))
+    write_atomically(references, (answer.reference for answer in report.answers))
+    write_atomically(outputs, (answer.text for answer in report.answers))
+    return references, outputs
+
+
+def _answer(text: str, path: Path, number: int) -> Answer:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        raise DataError("the line is not JSON.", path, number) from None
+    if not isinstance(record, dict):
+        raise DataError("expected a JSON object with id, source, target, output.", path, number)
+    try:
+        example = Example(
+            _tokens(record, "source"), _tokens(record, "target"), str(record["id"]), record.get("meta") or {}
+        )
+        score = record["score"]
+        return Answer(
+            example,
+            _tokens(record, "output"),
+            -inf if score is None else float(score),
+            _truth(record["correct"]),
+            **{name: _truth(record[name]) for name in JUDGEMENTS if record.get(name) is not None},
+        )
+    except KeyError as error:
+        raise DataError(
+            f"there is no {error.args[0]!r}; is it a file of predictions?", path, number
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise DataError(f"is no prediction: {error}", path, number) from None
+
+
+def _tokens(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = record[name]
+    if not isinstance(value, list) or not all(isinstance(token, str) for token in value):
+        raise ValueError(f"{name} should be a list of strings, found {str(value)[:80]!r}.")
+    return tuple(value)
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, found {str(value)[:80]!r}.")
+    return value
