@@ -11,6 +11,7 @@ from torch.library import custom_op
 
 from permalign.kernels.arrays import as_array, layout_of, require_shape
 from permalign.kernels.compiled import synchronous as loops
+from permalign.kernels.compiled import synchronous_walking
 from permalign.kernels.layout import span_offset
 from permalign.kernels.portable import words_of
 from permalign.kernels.threads import for_each_sentence
@@ -134,7 +135,7 @@ def synchronous_walk(
     source_lengths, target_words, *offsets = _layout(scores, lengths, target_lengths, chart.shape[2] - 1)
     arrays = (as_array(scores), as_array(chart), source_lengths, target_words, longest, *offsets)
     written = (nodes.numpy(), orders.numpy(), sizes.numpy())
-    for_each_sentence(loops.synchronous_walk, batch, *arrays, as_array(uniforms), *written)
+    for_each_sentence(synchronous_walking.synchronous_walk, batch, *arrays, as_array(uniforms), *written)
     return nodes, orders, sizes
 
 
