@@ -12,7 +12,7 @@ permalign.errors.ConfigError: head.contxt is no option; did you mean head.contex
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -212,14 +212,23 @@ def _first_fault(cls: type[Options], error: ValidationError) -> str:
     """What is wrong first, in plain words."""
     fault = error.errors()[0]
     place = [str(part) for part in fault["loc"] if not str(part).startswith(("literal", "constrained"))]
+    if fault["type"] == "missing":
+        return f"{'.'.join(place)} is missing."
     if fault["type"] != "extra_forbidden":
         return f"{'.'.join(place)} is {fault['input']!r}: {fault['msg'].lower()}."
     *parents, name = place
-    owner: Any = cls
+    owner = cls
     for parent in parents:
-        owner = owner.model_fields[parent].annotation
+        if not parent.isdigit():  # the place in a list
+            owner = _options_in(owner.model_fields[parent].annotation)
     near = get_close_matches(name, owner.model_fields, n=1)
     prefix = "".join(f"{parent}." for parent in parents)
     known = ", ".join(owner.model_fields)
     hint = f"did you mean {prefix}{near[0]}?" if near else f"choose from {known}."
     return f"{prefix}{name} is no option; {hint}"
+
+
+def _options_in(annotation: Any) -> type[Options]:
+    """The class of the options that a field holds, itself or in a list."""
+    inner: type[Options] = next(iter(get_args(annotation)), annotation)
+    return inner

@@ -83,7 +83,6 @@ class SeparableReorderer(Reorderer):
         inversion_weight: float = 1.0,
     ) -> None:
         super().__init__()
-        _require_choice("objective", objective, get_args(Objective))
         _require_choice("decoding", decoding, get_args(Decoding))
         if not temperature > 0:
             raise ValueError(
@@ -102,9 +101,15 @@ class SeparableReorderer(Reorderer):
             dropout=dropout,
         )
         self.scorer = SplitScorer(width, 4 * width if hidden is None else hidden, dropout)
-        self.objective, self.decoding, self.normal_form = objective, decoding, normal_form
+        self.use_objective(objective)
+        self.decoding, self.normal_form = decoding, normal_form
         self.temperature, self.samples = temperature, samples
         self.inversion_rate, self.inversion_weight = inversion_rate, inversion_weight
+
+    def use_objective(self, objective: Objective) -> None:
+        """Train by this objective from now on; all of them learn the same parameters."""
+        _require_choice("objective", objective, get_args(Objective))
+        self.objective = objective
         self.marginalises = objective == "exact"
 
     def extra_repr(self) -> str:

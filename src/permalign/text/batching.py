@@ -56,6 +56,7 @@ class Batches:
         seed: of the shuffling.
         shuffle: whether to shuffle at all.
         maximum_examples: how many examples a batch may have at most.
+        short_to_long: how many epochs, the first ones, go from short to long although examples are shuffled.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Batches:
         seed: int = 0,
         shuffle: bool = True,
         maximum_examples: int | None = None,
+        short_to_long: int = 0,
     ) -> None:
         self._examples = examples
         self._sources = [source_codec.encode(example.source) for example in examples]
@@ -76,7 +78,12 @@ class Batches:
             (len(source), len(target)) for source, target in zip(self._sources, self._targets, strict=True)
         ]
         self.sampler = BucketSampler(
-            lengths, token_budget, seed=seed, shuffle=shuffle, maximum_examples=maximum_examples
+            lengths,
+            token_budget,
+            seed=seed,
+            shuffle=shuffle,
+            maximum_examples=maximum_examples,
+            short_to_long=short_to_long,
         )
 
     def __len__(self) -> int:

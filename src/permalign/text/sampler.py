@@ -32,6 +32,7 @@ class BucketSampler:
         seed: of the shuffling.
         shuffle: whether to shuffle at all; without, every epoch goes from short to long.
         maximum_examples: how many examples a batch may have at most.
+        short_to_long: how many epochs, the first ones, go from short to long although examples are shuffled.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class BucketSampler:
         seed: int = 0,
         shuffle: bool = True,
         maximum_examples: int | None = None,
+        short_to_long: int = 0,
     ) -> None:
         for place, (source, target) in enumerate(lengths):
             if source + target > token_budget:
@@ -55,6 +57,7 @@ class BucketSampler:
         self._token_budget = token_budget
         self._shuffle = shuffle
         self._maximum_examples = maximum_examples
+        self._short_to_long = short_to_long
         self.seed = seed
         self.epoch = 0
         self.offset = 0
@@ -78,7 +81,8 @@ class BucketSampler:
         if self._shuffle:
             places = shuffled(places, generator)
         batches = self._cut(sorted(places, key=self._lengths.__getitem__))
-        return shuffled(batches, generator) if self._shuffle else batches
+        mixed = self._shuffle and epoch >= self._short_to_long
+        return shuffled(batches, generator) if mixed else batches
 
     def state_dict(self) -> dict[str, int | str]:
         """The position, and a fingerprint of the data it is a position in."""
@@ -97,8 +101,8 @@ class BucketSampler:
         """
         if state.get("fingerprint") != self._fingerprint():
             raise ValueError(
-                "the saved position is one in other batches: the examples, token_budget, maximum_examples or "
-                "shuffle were different. Give the sampler what it had then."
+                "the saved position is one in other batches: the examples, token_budget, maximum_examples, "
+                "shuffle or short_to_long were different. Give the sampler what it had then."
             )
         seed, epoch, offset = (state.get(name) for name in ("seed", "epoch", "offset"))
         if not (isinstance(seed, int) and isinstance(epoch, int) and isinstance(offset, int)):
@@ -131,5 +135,11 @@ class BucketSampler:
         return within_limit and examples * width <= self._token_budget
 
     def _fingerprint(self) -> str:
-        settings = (self._lengths, self._token_budget, self._maximum_examples, self._shuffle)
+        settings = (
+            self._lengths,
+            self._token_budget,
+            self._maximum_examples,
+            self._shuffle,
+            self._short_to_long,
+        )
         return hashlib.sha256(repr(settings).encode()).hexdigest()

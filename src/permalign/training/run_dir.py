@@ -1,0 +1,133 @@
+"""A run's folder: everything a person or a program may want to know about a run, in files with plain names."""
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from os import cpu_count
+from pathlib import Path
+
+import torch
+import yaml
+
+from permalign import __version__
+from permalign.errors import DataError, PermalignError
+from permalign.evaluation import Report, write_predictions
+from permalign.model import Transducer
+from permalign.training.experiments import load_experiment
+from permalign.training.options import RunOptions
+from permalign.training.state import Progress
+from permalign.training.whole_files import mirror_folder, whole_file, whole_folder
+
+PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "events", "model", "checkpoints", "state", "predictions")
+DEV_PREDICTIONS = "dev.jsonl"
+PACKAGES = ("torch", "numpy", "numba", "accelerate", "safetensors", "sacrebleu", "sentencepiece", "transformers")
+
+
+class RunDirectory:
+    """The places in a run's folder.
+
+    A step's checkpoint is written first, then the state that speaks of it, then what follows from that state
+    (`settle`); so whatever a kill leaves behind, the last whole state and `settle` make it consistent again.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.events = self.path / "events"
+        self.model = self.path / "model"
+        self.checkpoints = self.path / "checkpoints"
+        self.state = self.path / "state"
+        self.predictions = self.path / "predictions"
+
+    def create(self, options: RunOptions, overwrite: bool = False) -> None:
+        """Begin a run. What is there is never overwritten without being asked, and nothing but a run ever is."""
+        if self.config.exists() and overwrite:
+            for name in PARTS:
+                place = self.path / name
+                shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+        if self.config.exists():
+            raise PermalignError(
+                f"{self.path} holds a run already. Go on with it by --resume {self.path}, begin it anew with "
+                "--overwrite, or choose another folder with --run."
+            )
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise PermalignError(f"{self.path} is there and is no run. Choose another folder with --run.")
+        with whole_file(self.path / "environment.json") as file:
+            file.write_text(json.dumps(environment(), indent=2) + "\n", encoding="utf-8")
+        with whole_file(self.config) as file:
+            values = options.model_dump(mode="json")
+            file.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+    def read_options(self) -> RunOptions:
+        """The options the run was begun with."""
+        if not self.config.is_file():
+            raise DataError("is no run: it has no config.yaml. Begin one with `permalign train`.", self.path)
+        return load_experiment(str(self.config))
+
+    def checkpoint(self, step: int) -> Path:
+        """Where the model of a step is kept."""
+        return self.checkpoints / f"step-{step:07d}"
+
+    def save_checkpoint(self, step: int, model: Transducer, report: Report) -> None:
+        """Keep a model with its answers on dev."""
+        place = self.checkpoint(step)
+        if place.exists():  # of a sitting that was killed before it wrote its state
+            shutil.rmtree(place)
+        with whole_folder(place) as folder:
+            model.save_pretrained(folder)
+            write_predictions(folder / DEV_PREDICTIONS, report)
+
+    def settle(self, progress: Progress, model: Transducer) -> None:
+        """Make everything follow from the state: the last model, the best one and its answers, no others kept."""
+        for leftover in self.path.rglob(".*.partial"):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        kept = {self.checkpoint(step) for step, _ in progress.kept}
+        for folder in set(self.checkpoints.glob("step-*")) - kept:
+            shutil.rmtree(folder)
+        with whole_folder(self.checkpoints / ".last") as folder:
+            model.save_pretrained(folder)
+        mirror_folder(self.checkpoints / ".last", self.checkpoints / "last", leave_out=DEV_PREDICTIONS)
+        shutil.rmtree(self.checkpoints / ".last")
+        if progress.kept:
+            best = self.checkpoint(progress.kept[0][0])
+            mirror_folder(best, self.model, leave_out=DEV_PREDICTIONS)
+            with whole_file(self.predictions / DEV_PREDICTIONS) as file:
+                shutil.copyfile(best / DEV_PREDICTIONS, file)
+
+
+def environment() -> Mapping[str, object]:
+    """What a run is made with: versions, machine, and the commit if the package stands in a repository."""
+    return {
+        "permalign": __version__,
+        "commit": _commit(),
+        "command": sys.argv,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": cpu_count(),
+        "threads": torch.get_num_threads(),
+        "accelerators": [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())],
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

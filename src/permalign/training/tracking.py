@@ -1,0 +1,74 @@
+"""What a run tells while it goes on: to metrics.jsonl, to TensorBoard, and to whoever watches."""
+
+import json
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from permalign.training.display import Display
+from permalign.training.run_dir import RunDirectory
+
+
+class Tracker:
+    """Records of a run, each a step, a kind (``train`` or ``dev``) and some numbers.
+
+    Args:
+        run: where to write; None on all processes but the main one, which write nothing.
+        step: where the run stands: records after it are of a sitting that was killed, and are forgotten.
+        total: how many steps there will be.
+        display: what shows it.
+    """
+
+    def __init__(self, run: RunDirectory | None, step: int, total: int, display: Display) -> None:
+        self._display = display
+        self._total = total
+        self._file = self._events = None
+        if run is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            kept = [line for line in _whole_lines(run) if json.loads(line)["step"] <= step]
+            run.metrics.write_text("".join(kept), encoding="utf-8")
+            self._file = run.metrics.open("a", encoding="utf-8")
+            self._events = SummaryWriter(str(run.events), purge_step=step + 1)
+            display.begin(step, total)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None and self._events is not None:
+            self._file.close()
+            self._events.close()
+            self._display.end()
+
+    def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:
+        """Write numbers down and show them."""
+        if self._file is None or self._events is None:
+            return
+        self._file.write(json.dumps({"step": step, "kind": kind, **numbers}) + "\n")
+        self._file.flush()
+        for name, number in numbers.items():
+            self._events.add_scalar(f"{kind}/{name}", number, step)
+        self._display.record(step, kind, numbers)
+
+    def advance(self, step: int, loss: float) -> None:
+        """Show that a step is done."""
+        if self._file is not None:
+            self._display.advance(step, loss)
+
+    def sync(self) -> None:
+        """Wait until all records are on the disk; a state that is written next must not know more than they do."""
+        if self._file is not None and self._events is not None:
+            os.fsync(self._file.fileno())
+            self._events.flush()
+
+
+def _whole_lines(run: RunDirectory) -> list[str]:
+    """The records of earlier sittings; a kill may have cut the last one short."""
+    if not run.metrics.exists():
+        return []
+    lines = run.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [line for line in lines if line.endswith("\n")]
