@@ -19,7 +19,9 @@ ROWS = [
     {"decoding"},
     {"building", "saving"},
     {"model"},
-    {"training", "evaluation"},
+    {"evaluation"},
+    {"training"},
+    {"runs"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, row in enumerate(ROWS) for name in row}
