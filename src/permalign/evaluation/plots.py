@@ -47,7 +47,7 @@ def plot_breakdown(path: str | Path, series: Mapping[str, Sequence[Group]], metr
     above.set_ylim(-2, 102)
     above.set_ylabel(TITLES.get(metric, metric))
     above.grid(alpha=0.3)
-    above.legend()
+    figure.legend(loc="outside upper center", ncols=min(len(series), 4))
     below.set_ylim(bottom=0)
     below.set_ylabel("examples")
     below.set_xlabel("source length (tokens)" if by == "length" else by)
