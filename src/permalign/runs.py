@@ -12,21 +12,35 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import torch
+
+from permalign import __version__
 from permalign.errors import DataError, PermalignError
 from permalign.evaluation import Answer, Report, evaluate, read_predictions, write_predictions
 from permalign.evaluation.metrics import is_translation
 from permalign.evaluation.predictions import write_text
-from permalign.saving import WEIGHTS
+from permalign.model import Transducer
+from permalign.saving import CONFIG, SOURCE, TARGET, WEIGHTS
 from permalign.tasks.registry import TaskChoiceError, no_such
 from permalign.tasks.writing import write_atomically
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_experiment
 from permalign.training.run_dir import RunDirectory
 
-if TYPE_CHECKING:
-    from permalign.model import Transducer
+
+def load_model(name: str | Path, device: str | None = None) -> Transducer:
+    """A model on a device; None for the first GPU, or the CPU if there is none.
+
+    Raises:
+        TaskChoiceError: there is no such device.
+    """
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.zeros(1, device=chosen).item()
+    except (RuntimeError, AssertionError):  # torch refuses in both ways
+        raise TaskChoiceError(f"{chosen!r} is no device of this machine; try cpu, or cuda:0.") from None
+    return Transducer.from_pretrained(name).to(chosen)
 
 
 @dataclass(frozen=True)
@@ -51,16 +65,22 @@ class Run:
         folder: what `permalign train` wrote.
         checkpoint: a name in ``folder/checkpoints``, such as ``last``; None for the best model.
         settings: changes of the task, such as ``task.depth=10``.
+        device: where its model works; None for the first GPU, or the CPU if there is none.
 
     Raises:
         PermalignError: it is no run, or has no such checkpoint.
     """
 
     def __init__(
-        self, folder: str | Path, checkpoint: str | None = None, settings: Iterable[str] = ()
+        self,
+        folder: str | Path,
+        checkpoint: str | None = None,
+        settings: Iterable[str] = (),
+        device: str | None = None,
     ) -> None:
         self.directory = RunDirectory(folder)
         self.checkpoint = checkpoint
+        self.device = device
         self.options = self.directory.read_options()
         settings = tuple(settings)
         for setting in settings:
@@ -89,11 +109,9 @@ class Run:
         return folder
 
     @cached_property
-    def model(self) -> "Transducer":
+    def model(self) -> Transducer:
         """Its model, read when it is first asked for."""
-        from permalign.model import Transducer
-
-        return Transducer.from_pretrained(self.model_folder)
+        return load_model(self.model_folder, self.device)
 
     @property
     def predictions(self) -> Path:
@@ -178,9 +196,11 @@ class Run:
 
     @cached_property
     def _fingerprint(self) -> str:
-        """Tells models apart by their weights."""
-        with (self.model_folder / WEIGHTS).open("rb") as weights:
-            return hashlib.file_digest(weights, "sha256").hexdigest()
+        """Tells models apart by their files."""
+        digest = hashlib.sha256(__version__.encode())
+        for name in (CONFIG, WEIGHTS, SOURCE, TARGET):
+            digest.update((self.model_folder / name).read_bytes())
+        return digest.hexdigest()
 
     def _seen_in_training(self, split: str) -> tuple[str, ...]:
         """A note if the model has been trained on some of the examples."""

@@ -3,7 +3,6 @@
 from tests.models import small
 
 from permalign.model import Transducer
-from permalign.tasks.registry import get_task
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.options import RunOptions
 from permalign.training.run_dir import RunDirectory
@@ -22,8 +21,8 @@ def make_run(folder, model, task, **options):
     return directory
 
 
-def trained(steps, examples, seed=0):
-    model = small.make("soft", "ssnt", seed=seed)
+def trained(steps, examples, reorderer="soft", head="ssnt", seed=0):
+    model = small.make(reorderer, head, seed=seed)
     small.train(model, examples, steps=steps)
     return model
 
@@ -48,7 +47,3 @@ def aligned(folder):
     for name in ("a", "b"):
         (folder / f"text.{name}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return {"name": "aligned", "source_file": str(folder / "text.a"), "target_file": str(folder / "text.b")}
-
-
-def task_of(values):
-    return get_task(**values)

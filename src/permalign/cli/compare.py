@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permalign.cli.columns import print_columns, with_examples
-from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Splits
+from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device, Splits
 from permalign.cli.plain import plain_endings
 from permalign.errors import PermalignError
 
@@ -42,6 +42,7 @@ def compare(
     resamples: Annotated[int, typer.Option(min=1, help="How often the tests draw.")] = 10_000,
     again: Annotated[bool, typer.Option("--again", help="Answer anew, whatever is kept.")] = False,
     batch_size: BatchSize = 64,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a split.")] = False,
 ) -> None:
     """Print both systems' metrics with p-values."""
@@ -49,7 +50,9 @@ def compare(
     from permalign.evaluation.metrics import is_translation
     from permalign.runs import Run, Search
 
-    systems = [[Run(folder, checkpoint) for folder in _folders(system)] for system in (first, second)]
+    systems = [
+        [Run(folder, checkpoint, device=device) for folder in _folders(system)] for system in (first, second)
+    ]
     runs = [run for system in systems for run in system]
     splits = list(dict.fromkeys(split or [runs[0].test_split]))
     for run in runs:

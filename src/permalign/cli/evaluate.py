@@ -34,6 +34,9 @@ Beam = Annotated[
 ]
 Constrained = Annotated[bool, typer.Option("--constrained", help="Write only what the task's grammar reads.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences to work on at once.")]
+Device = Annotated[
+    str | None, typer.Option(help="Such as cpu or cuda:1 [default: the first GPU, else the CPU].")
+]
 Checkpoint = Annotated[
     str | None, typer.Option(metavar="NAME", help="One of RUN/checkpoints, such as last [default: the best].")
 ]
@@ -72,6 +75,7 @@ def evaluate(
         typer.Option("--set", metavar="task.OPTION=VALUE", help="Change an option of the task."),
     ] = None,
     batch_size: BatchSize = 64,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a split.")] = False,
 ) -> None:
     """Print the metrics of each split."""
@@ -80,9 +84,12 @@ def evaluate(
     from permalign.runs import Run, Search
 
     if plot is not None:
-        require_format(plot)
         by = by or Size.LENGTH
-    opened = Run(run, checkpoint, settings or ())
+        try:
+            require_format(plot)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    opened = Run(run, checkpoint, settings or (), device)
     search = Search(beam, constrained, batch_size)
     splits = list(dict.fromkeys(split or [opened.test_split]))
     for name in splits:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permalign.cli.columns import with_examples
-from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained
+from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device
 from permalign.cli.lines import batches_of_lines
 from permalign.cli.plain import plain_endings
 from permalign.errors import PermalignError
@@ -49,12 +49,13 @@ def predict(
     constrained: Constrained = False,
     checkpoint: Checkpoint = None,
     batch_size: BatchSize = 64,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a sentence.")] = False,
 ) -> None:
     """Answer standard input."""
     if beam is not None and n_best > beam:
         raise typer.BadParameter(f"--n-best {n_best} needs a --beam of at least {n_best}, not {beam}.")
-    model, own_beam, grammar = _open(run, checkpoint, constrained)
+    model, own_beam, grammar = _open(run, checkpoint, constrained, device)
     width = max(own_beam, n_best) if beam is None else beam
     for lines in batches_of_lines(batch_size):
         sentences = [line.text.split() for line in lines]
@@ -78,21 +79,21 @@ def predict(
         sys.stdout.flush()
 
 
-def _open(run: str, checkpoint: str | None, constrained: bool) -> tuple["Transducer", int, "Grammar | None"]:
+def _open(
+    run: str, checkpoint: str | None, constrained: bool, device: str | None
+) -> tuple["Transducer", int, "Grammar | None"]:
     """The model, the beam it is used with if none is asked for, and the grammar to keep to."""
-    if (Path(run) / "config.yaml").is_file():
-        from permalign.runs import Run
+    from permalign.runs import Run, load_model
 
-        opened = Run(run, checkpoint)
+    if (Path(run) / "config.yaml").is_file():
+        opened = Run(run, checkpoint, device=device)
         if constrained:
             opened.require_grammar()
         return opened.model, opened.options.training.beam, opened.task.grammar if constrained else None
     if checkpoint or constrained:
         option = "--checkpoint" if checkpoint else "--constrained"
         raise PermalignError(f"{option} needs a run with its config.yaml, which {run} is not.")
-    from permalign.model import Transducer
-
-    return Transducer.from_pretrained(run), 1, None
+    return load_model(run, device), 1, None
 
 
 def _text(number: int, prediction: "Prediction | None", n_best: int, explain: bool) -> Iterator[str]:

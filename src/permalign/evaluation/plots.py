@@ -27,7 +27,8 @@ def plot_breakdown(path: str | Path, series: Mapping[str, Sequence[Group]], metr
         by: what sizes are, for the axis: ``length`` or ``depth``.
 
     Raises:
-        PermalignError: the ending is none of these, or the file cannot be written.
+        ValueError: the ending is none of these.
+        PermalignError: the file cannot be written.
     """
     path = Path(path)
     require_format(path)
@@ -61,6 +62,6 @@ def plot_breakdown(path: str | Path, series: Mapping[str, Sequence[Group]], metr
 
 
 def require_format(path: Path) -> None:
-    """A `PermalignError` for an ending that no picture is written with; to ask before the work is done."""
+    """A `ValueError` for an ending that no picture is written with; to ask before the work is done."""
     if path.suffix.lower() not in FORMATS:
-        raise PermalignError(f"{path}: a plot ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+        raise ValueError(f"{path}: a plot ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
