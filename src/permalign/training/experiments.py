@@ -75,7 +75,7 @@ def parse_setting(setting: str) -> dict[str, Any]:
     if not equals or not all(path.split(".")):
         raise ConfigError(f"{setting!r} is no setting; expected option=value, such as training.steps=200.")
     try:
-        value = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+        value = yaml.load(text, _Loader)
     except yaml.YAMLError:
         raise ConfigError(f"the value in {setting!r} is not YAML.") from None
     for name in reversed(path.split(".")):
@@ -111,14 +111,16 @@ def _find(name: str, beside: Path | None = None) -> tuple[Traversable | Path, Pa
         return shipped, None
     if name.endswith((".yaml", ".yml")):
         raise DataError("there is no such file.", path)
-    raise ConfigError(no_such("experiment", name, experiment_names()) + " A path to a YAML file works as well.")
+    raise ConfigError(
+        no_such("experiment", name, experiment_names()) + " A path to a YAML file works as well."
+    )
 
 
 def _read(place: Traversable | Path, beside: Path | None, seen: tuple[str, ...]) -> dict[str, Any]:
     if str(place) in seen:
         raise DataError(f"extends itself, by way of {' and '.join(seen)}.", str(place))
     try:
-        values = yaml.load(place.read_text(encoding="utf-8"), _Loader)  # noqa: S506 - a SafeLoader
+        values = yaml.load(place.read_text(encoding="utf-8"), _Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"is not YAML: {' '.join(str(error).split())}", str(place)) from None
     if not isinstance(values, dict):

@@ -59,7 +59,9 @@ class TrainingOptions(Options):
         None, description="stop after so many passes; with steps, what comes first counts"
     )
     batch_size: Width = Field(16, description="the most examples of a batch")
-    token_budget: Width = Field(8192, description="the most tokens of a batch, padding and both sides included")
+    token_budget: Width = Field(
+        8192, description="the most tokens of a batch, padding and both sides included"
+    )
     accumulate: Width = Field(1, description="batches of each process for one update")
     short_to_long: int = Field(
         0, ge=0, description="epochs at the beginning whose batches go from short to long instead of mixed"
@@ -68,15 +70,24 @@ class TrainingOptions(Options):
     learning_rate: float = Field(1e-3, gt=0.0)
     weight_decay: float = Field(0.0, ge=0.0)
     schedule: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau"] = Field(
-        "constant", description="of the learning rate after the warm-up; plateau halves it when dev stands still"
+        "constant",
+        description="of the learning rate after the warm-up; plateau halves it when dev stands still",
     )
     warmup: int = Field(0, ge=0, description="steps over which the rate grows from nothing")
-    plateau: Width = Field(3, description="schedule plateau: evaluations without a better one before it halves")
+    plateau: Width = Field(
+        3, description="schedule plateau: evaluations without a better one before it halves"
+    )
     clip: float | None = Field(5.0, gt=0.0, description="longest gradient (its norm); null for any")
     reorderer_first: ReordererFirstOptions = ReordererFirstOptions()
-    stages: tuple[StageOptions, ...] = Field((), description="first steps with other objectives, one after another")
-    evaluate_every: Width = Field(200, description="steps between evaluations on dev; a checkpoint goes with each")
-    dev_examples: Width | None = Field(None, description="evaluate on so many of dev, drawn once; null for all")
+    stages: tuple[StageOptions, ...] = Field(
+        (), description="first steps with other objectives, one after another"
+    )
+    evaluate_every: Width = Field(
+        200, description="steps between evaluations on dev; a checkpoint goes with each"
+    )
+    dev_examples: Width | None = Field(
+        None, description="evaluate on so many of dev, drawn once; null for all"
+    )
     beam: Width = Field(1, description="of the evaluations on dev")
     metric: str | None = Field(None, description="what is best on dev; null for the task's own metric")
     patience: Width | None = Field(None, description="stop after so many evaluations without a better one")
@@ -128,7 +139,9 @@ class RunOptions(Options):
                 "be reached. Lower training.warmup."
             )
         if training.schedule == "inverse_sqrt" and not training.warmup:
-            raise ConfigError("training.schedule inverse_sqrt falls from the end of a warm-up. Set training.warmup.")
+            raise ConfigError(
+                "training.schedule inverse_sqrt falls from the end of a warm-up. Set training.warmup."
+            )
         if training.reorderer_first.steps and reorderer.kind == "none":
             raise ConfigError(
                 "training.reorderer_first.steps is set, but model.reorderer.kind is none: there is nothing to train "
@@ -137,7 +150,9 @@ class RunOptions(Options):
         self._require_stages()
         for side, options in (("source", self.text.source), ("target", self.text.target)):
             if options.kind == "subwords" and options.minimum_count > 1:
-                raise ConfigError(f"text.{side}.minimum_count is for words, but text.{side}.kind is subwords.")
+                raise ConfigError(
+                    f"text.{side}.minimum_count is for words, but text.{side}.kind is subwords."
+                )
         for part, pretrained in (("head", self.model.head.pretrained), ("reorderer", reorderer.pretrained)):
             if pretrained and self.text.source.kind == "subwords":
                 raise ConfigError(

@@ -21,11 +21,29 @@ from permalign.model import Transducer
 from permalign.training.experiments import load_experiment
 from permalign.training.options import RunOptions
 from permalign.training.state import Progress
-from permalign.training.whole_files import mirror_folder, whole_file, whole_folder
+from permalign.training.whole_files import PARTIAL, mirror_folder, whole_file, whole_folder
 
-PARTS = ("config.yaml", "environment.json", "metrics.jsonl", "events", "model", "checkpoints", "state", "predictions")
+PARTS = (
+    "environment.json",
+    "config.yaml",
+    "metrics.jsonl",
+    "events",
+    "model",
+    "checkpoints",
+    "state",
+    "predictions",
+)
 DEV_PREDICTIONS = "dev.jsonl"
-PACKAGES = ("torch", "numpy", "numba", "accelerate", "safetensors", "sacrebleu", "sentencepiece", "transformers")
+PACKAGES = (
+    "torch",
+    "numpy",
+    "numba",
+    "accelerate",
+    "safetensors",
+    "sacrebleu",
+    "sentencepiece",
+    "transformers",
+)
 
 
 class RunDirectory:
@@ -45,19 +63,22 @@ class RunDirectory:
         self.state = self.path / "state"
         self.predictions = self.path / "predictions"
 
-    def create(self, options: RunOptions, overwrite: bool = False) -> None:
-        """Begin a run. What is there is never overwritten without being asked, and nothing but a run ever is."""
-        if self.config.exists() and overwrite:
-            for name in PARTS:
-                place = self.path / name
-                shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-        if self.config.exists():
+    def require_free(self, overwrite: bool = False) -> None:
+        """What is there is never overwritten without being asked, and nothing but a run ever is."""
+        if self.config.exists() and not overwrite:
             raise PermalignError(
                 f"{self.path} holds a run already. Go on with it by --resume {self.path}, begin it anew with "
                 "--overwrite, or choose another folder with --run."
             )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if not self.config.exists() and self.path.exists() and not _is_empty(self.path):
             raise PermalignError(f"{self.path} is there and is no run. Choose another folder with --run.")
+
+    def create(self, options: RunOptions, overwrite: bool = False) -> None:
+        """Begin a run; with ``overwrite``, instead of the one that is there."""
+        self.require_free(overwrite)
+        for name in PARTS:
+            place = self.path / name
+            shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
         with whole_file(self.path / "environment.json") as file:
             file.write_text(json.dumps(environment(), indent=2) + "\n", encoding="utf-8")
         with whole_file(self.config) as file:
@@ -90,15 +111,22 @@ class RunDirectory:
         kept = {self.checkpoint(step) for step, _ in progress.kept}
         for folder in set(self.checkpoints.glob("step-*")) - kept:
             shutil.rmtree(folder)
-        with whole_folder(self.checkpoints / ".last") as folder:
-            model.save_pretrained(folder)
-        mirror_folder(self.checkpoints / ".last", self.checkpoints / "last", leave_out=DEV_PREDICTIONS)
-        shutil.rmtree(self.checkpoints / ".last")
+        last = self.checkpoints / f".now{PARTIAL}"
+        model.save_pretrained(last)
+        mirror_folder(last, self.checkpoints / "last", leave_out=DEV_PREDICTIONS)
+        shutil.rmtree(last)
         if progress.kept:
             best = self.checkpoint(progress.kept[0][0])
             mirror_folder(best, self.model, leave_out=DEV_PREDICTIONS)
             with whole_file(self.predictions / DEV_PREDICTIONS) as file:
                 shutil.copyfile(best / DEV_PREDICTIONS, file)
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether nothing is lost by writing here; a run that was killed while it began left what it was writing."""
+    return path.is_dir() and all(
+        name.name.endswith(PARTIAL) or name.name == PARTS[0] for name in path.iterdir()
+    )
 
 
 def environment() -> Mapping[str, object]:

@@ -99,7 +99,9 @@ class Weights:
             )
         self.model.load_state_dict(load_file(place / WEIGHTS))
         groups = self.optimiser.state_dict()["param_groups"]
-        self.optimiser.load_state_dict({"state": _nested(load_file(place / OPTIMISER)), "param_groups": groups})
+        self.optimiser.load_state_dict(
+            {"state": _nested(load_file(place / OPTIMISER)), "param_groups": groups}
+        )
         self.sampler.load_state_dict(record["sampler"])
         return read_progress(place)
 

@@ -8,6 +8,7 @@ from typing import Self
 
 from permalign.training.display import Display
 from permalign.training.run_dir import RunDirectory
+from permalign.training.whole_files import whole_file
 
 
 class Tracker:
@@ -22,13 +23,13 @@ class Tracker:
 
     def __init__(self, run: RunDirectory | None, step: int, total: int, display: Display) -> None:
         self._display = display
-        self._total = total
         self._file = self._events = None
         if run is not None:
             from torch.utils.tensorboard import SummaryWriter
 
             kept = [line for line in _whole_lines(run) if json.loads(line)["step"] <= step]
-            run.metrics.write_text("".join(kept), encoding="utf-8")
+            with whole_file(run.metrics) as file:
+                file.write_text("".join(kept), encoding="utf-8")
             self._file = run.metrics.open("a", encoding="utf-8")
             self._events = SummaryWriter(str(run.events), purge_step=step + 1)
             display.begin(step, total)

@@ -39,7 +39,9 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 def mirror_folder(source: Path, target: Path, *, leave_out: str) -> None:
     """Make ``target`` hold the files of ``source`` but one name; whoever reads meanwhile finds whole files."""
-    names = [path.relative_to(source) for path in source.rglob("*") if path.is_file() and path.name != leave_out]
+    names = [
+        path.relative_to(source) for path in source.rglob("*") if path.is_file() and path.name != leave_out
+    ]
     if not target.exists():
         with whole_folder(target) as folder:
             for name in names:

@@ -1,0 +1,29 @@
+"""Training: `train` and `resume`, with options (`RunOptions`) from Python, YAML or the command line.
+
+Names are imported when first used, so that options can be read without waiting for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from permalign.training.averaging import average
+    from permalign.training.experiments import load_experiment
+    from permalign.training.options import RunOptions
+    from permalign.training.running import resume, train
+
+__all__ = ["RunOptions", "average", "load_experiment", "resume", "train"]
+
+_HOMES = {
+    "RunOptions": "options",
+    "average": "averaging",
+    "load_experiment": "experiments",
+    "resume": "running",
+    "train": "running",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'permalign.training' has no attribute {name!r}")
+    return getattr(import_module(f"permalign.training.{_HOMES[name]}"), name)

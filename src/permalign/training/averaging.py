@@ -1,0 +1,55 @@
+"""One model whose parameters are the mean of several models', such as the best checkpoints of a run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from permalign.errors import ConfigError, DataError, PermalignError
+from permalign.model import Transducer
+
+
+def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Transducer:
+    """Average models that have the same options and vocabularies, and write the result.
+
+    Args:
+        models: folders of models, at least two; or a single run, whose kept checkpoints are averaged.
+        out: where to write the mean.
+        overwrite: replace a model that is there.
+
+    Raises:
+        PermalignError: there are too few models, they do not fit together, or ``out`` is there already.
+    """
+    if Path(out).exists() and not overwrite:
+        raise PermalignError(f"{out} is there already. Choose another folder, or ask to overwrite it.")
+    folders = [Path(model) for model in models]
+    if len(folders) == 1:
+        folders = checkpoints_of(folders[0])
+    if len(folders) < 2:
+        raise ConfigError(
+            f"an average needs at least two models, but found {len(folders)}. Name several folders, or a run that keeps "
+            "several checkpoints (training.keep: 5)."
+        )
+    first, *others = (Transducer.from_pretrained(folder) for folder in folders)
+    for folder, other in zip(folders[1:], others, strict=True):
+        if (other.options, other.source, other.target) != (first.options, first.source, first.target):
+            raise DataError(
+                f"has other options or vocabularies than {folders[0]}; they cannot be averaged.", folder
+            )
+    states = [model.state_dict() for model in (first, *others)]
+    mean = {
+        name: torch.stack([state[name].double() for state in states]).mean(0).to(tensor.dtype)
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in states[0].items()
+    }
+    first.load_state_dict(mean)
+    first.save_pretrained(Path(out))
+    return first
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """The models that a run has kept, its last one aside."""
+    if not run.is_dir():
+        raise DataError("there is no such run.", run)
+    return sorted((run / "checkpoints").glob("step-*"))

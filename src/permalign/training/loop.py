@@ -1,0 +1,63 @@
+"""The training loop, from top to bottom; the same on one core, on many cards and on many machines."""
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import torch
+
+from permalign.errors import PermalignError
+from permalign.text.batching import Batch, Batches
+from permalign.training.interrupts import Interrupts
+from permalign.training.session import Session
+
+
+def run(session: Session) -> None:
+    """Take steps until the run is finished.
+
+    Every process reads the same stream of batches and takes its own share of it. A batch's loss is a mean over its
+    sentences, and accelerate averages gradients over processes; weighted as below, they are the gradients of the mean
+    over all sentences of the update, however these are spread over batches and processes.
+    """
+    training, accelerator, progress = session.options.training, session.accelerator, session.progress
+    processes, stream = accelerator.num_processes, endless(session.prepared.batches)
+    with Interrupts(accelerator) as interrupts:
+        while progress.finished is None:
+            step = progress.step + 1
+            session.begin_step(step)  # its noise, its objective, its learning rate
+
+            batches = [next(stream) for _ in range(training.accumulate * processes)]
+            sentences = sum(len(batch) for batch in batches)
+            mine = batches[accelerator.process_index :: processes]
+            step_loss = torch.zeros((), device=accelerator.device)
+            for batch in mine:
+                travels = batch is mine[-1]  # gradients travel between processes once, with the last batch
+                with nullcontext() if travels else accelerator.no_sync(session.model):
+                    loss = session.model(batch.to(accelerator.device)).total * (len(batch) / sentences)
+                    accelerator.backward(loss * processes)
+                    step_loss += loss.detach()
+
+            if session.moves_only_reorderer(step):
+                session.core.forget_head_gradients()
+            norm = float(accelerator.clip_grad_norm_(session.core.parameters(), training.clip or math.inf))
+            if not math.isfinite(norm):
+                raise PermalignError(
+                    f"the gradient of step {step} has norm {norm}. Lower training.learning_rate or training.clip and "
+                    "begin anew."
+                )
+            session.optimiser.step()
+            session.optimiser.zero_grad()
+
+            session.end_step(step, float(accelerator.reduce(step_loss, "sum")), norm)
+            if step % training.evaluate_every == 0 or step == session.total:
+                session.evaluate()
+                session.save()
+            if interrupts.asked() and progress.finished is None:
+                session.save()
+                raise KeyboardInterrupt
+
+
+def endless(batches: Batches) -> Iterator[Batch]:
+    """One epoch after the other; the sampler keeps the position."""
+    while True:
+        yield from batches

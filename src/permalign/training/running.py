@@ -1,0 +1,76 @@
+"""The way into training from Python.
+
+from permalign.training import train
+
+train({"task": {"name": "arithmetic"}, "training": {"steps": 1000}}, "runs/first")
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator, DistributedDataParallelKwargs
+
+from permalign.training import loop
+from permalign.training.display import Display, default_display
+from permalign.training.options import RunOptions
+from permalign.training.preparation import Prepared, prepare
+from permalign.training.run_dir import RunDirectory
+from permalign.training.session import Session
+from permalign.training.state import Progress
+
+
+def train(
+    options: RunOptions | Mapping[str, Any],
+    run_dir: str | Path,
+    *,
+    overwrite: bool = False,
+    display: Display | None = None,
+) -> Progress:
+    """Train a model, and write all about it into a folder (see `RunDirectory`).
+
+    Args:
+        options: of the run, whole or only what differs from the defaults.
+        run_dir: the folder.
+        overwrite: begin anew if the folder holds a run.
+        display: what shows the progress; None for one that fits standard error.
+
+    Raises:
+        PermalignError: the options, the data or the folder are not what they should be.
+        KeyboardInterrupt: Ctrl-C; everything is saved, and the run can be resumed.
+    """
+    options = options if isinstance(options, RunOptions) else RunOptions.parse(options)
+    run = RunDirectory(run_dir)
+    accelerator = make_accelerator()
+    if accelerator.is_main_process:
+        run.require_free(overwrite)
+    prepared = prepare(options)
+    if accelerator.is_main_process:
+        run.create(options, overwrite)
+    accelerator.wait_for_everyone()
+    return _sit(options, prepared, run, accelerator, display)
+
+
+def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
+    """Go on with a run exactly as if it had never stopped; see `train`."""
+    run = RunDirectory(run_dir)
+    options = run.read_options()
+    return _sit(options, prepare(options), run, make_accelerator(), display)
+
+
+def make_accelerator() -> Accelerator:
+    """What knows about devices and processes. A head may leave a parameter unused in some step."""
+    return Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])
+
+
+def _sit(
+    options: RunOptions,
+    prepared: Prepared,
+    run: RunDirectory,
+    accelerator: Accelerator,
+    display: Display | None,
+) -> Progress:
+    session = Session(options, prepared, run, accelerator)
+    with session.track(display or default_display()):
+        loop.run(session)
+    return session.progress

@@ -1,0 +1,125 @@
+"""A sitting of a run: everything around the loop, on one process."""
+
+import time
+from random import Random
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+
+from permalign.evaluation import evaluate
+from permalign.model import Transducer
+from permalign.reorderers.separable import SeparableReorderer
+from permalign.training.display import Display
+from permalign.training.options import RunOptions
+from permalign.training.preparation import Prepared
+from permalign.training.run_dir import RunDirectory
+from permalign.training.schedules import learning_rate
+from permalign.training.state import Weights, noise_of_step
+from permalign.training.tracking import Tracker
+
+
+class Session:
+    """What the loop works on.
+
+    Attributes:
+        core: the model itself.
+        model: the same, as accelerate wraps it for many processes.
+        progress: where the run stands.
+        total: how many steps it has.
+    """
+
+    def __init__(
+        self, options: RunOptions, prepared: Prepared, run: RunDirectory, accelerator: Accelerator
+    ) -> None:
+        self.options, self.prepared, self.folder, self.accelerator = options, prepared, run, accelerator
+        self.core = prepared.model.to(accelerator.device).train()
+        optimiser = make_optimiser(options, self.core)
+        self._weights = Weights(self.core, optimiser, prepared.batches.sampler, prepared.data)
+        self.progress = self._weights.load(run.state)
+        self.model, self.optimiser = accelerator.prepare(self.core, optimiser)
+        self.total = prepared.total_steps(options, accelerator.num_processes)
+        self._clock = time.monotonic()
+        if accelerator.is_main_process and self.progress.step:
+            run.settle(self.progress, self.core)
+
+    def track(self, display: Display) -> Tracker:
+        """Begin to tell about the run; only the main process does."""
+        main = self.accelerator.is_main_process
+        self._tracker = Tracker(self.folder if main else None, self.progress.step, self.total, display)
+        return self._tracker
+
+    def begin_step(self, step: int) -> None:
+        """Let the noise, the objective and the learning rate be those of a step."""
+        noise_of_step(self.options.seed, step, self.accelerator.process_index)
+        self._use_objective(self.options.objective_at(step))
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(self.options.training, step, self.total, self.progress.halvings)
+
+    def moves_only_reorderer(self, step: int) -> bool:
+        """Whether a step is one of the paper's first ones that train the reorderer alone; all processes agree."""
+        first = self.options.training.reorderer_first
+        draw = Random(f"reorderer first {self.options.seed}/{step}").random()
+        return step <= first.steps and draw < first.probability
+
+    def end_step(self, step: int, loss: float, norm: float) -> None:
+        """Take note of a step that is done."""
+        progress, training = self.progress, self.options.training
+        progress.step = step
+        progress.loss += loss
+        self._tracker.advance(step, loss)
+        if step % training.log_every == 0 or step == self.total:
+            numbers = {
+                "loss": progress.loss / (step - progress.recorded),
+                "learning_rate": self.optimiser.param_groups[0]["lr"],
+                "gradient_norm": norm,
+                "seconds": self._seconds(),
+            }
+            self._tracker.record(step, "train", numbers)
+            progress.loss, progress.recorded = 0.0, step
+
+    def evaluate(self) -> None:
+        """Answer the dev examples on the main process, and let all know how good the answers are."""
+        progress, training = self.progress, self.options.training
+        self._use_objective(self.options.model.reorderer.objective)  # the one that saved models have
+        found: list[Any] = [None]
+        if self.accelerator.is_main_process:
+            report = evaluate(self.core, self.prepared.task, self.prepared.dev, beam=training.beam)
+            found = [report.metrics]
+        (metrics,) = broadcast_object_list(found)
+        score = metrics[self.prepared.metric]
+        self._tracker.record(progress.step, "dev", {self.prepared.metric: score, **metrics})
+        progress.judge(score, training.keep)
+        if training.schedule == "plateau" and progress.waited and progress.waited % training.plateau == 0:
+            progress.halvings += 1
+        if progress.step >= self.total:
+            progress.finished = f"all {self.total} steps are done"
+        elif training.patience is not None and progress.waited >= training.patience:
+            progress.finished = f"{self.prepared.metric} has not risen for {progress.waited} evaluations"
+        if self.accelerator.is_main_process and any(step == progress.step for step, _ in progress.kept):
+            self.folder.save_checkpoint(progress.step, self.core, report)
+
+    def save(self) -> None:
+        """Write the state, and then what follows from it."""
+        self.progress.seconds = self._seconds()
+        self._clock = time.monotonic()
+        self._tracker.sync()
+        if self.accelerator.is_main_process:
+            self._weights.save(self.folder.state, self.progress)
+            self.folder.settle(self.progress, self.core)
+        self.accelerator.wait_for_everyone()
+
+    def _seconds(self) -> float:
+        return self.progress.seconds + time.monotonic() - self._clock
+
+    def _use_objective(self, objective: Any) -> None:
+        if isinstance(self.core.reorderer, SeparableReorderer):
+            self.core.reorderer.use_objective(objective)
+
+
+def make_optimiser(options: RunOptions, model: Transducer) -> torch.optim.Optimizer:
+    """Adam, or AdamW, whose weight decay is no part of the gradient."""
+    training = options.training
+    kind = torch.optim.AdamW if training.optimiser == "adamw" else torch.optim.Adam
+    return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
