@@ -91,9 +91,13 @@ def evaluate(
             raise typer.BadParameter(str(error)) from None
     opened = Run(run, checkpoint, settings or (), device)
     search = Search(beam, constrained, batch_size)
+    if constrained:
+        opened.require_grammar()
     splits = list(dict.fromkeys(split or [opened.test_split]))
     for name in splits:
         opened.require_split(name)
+        if by is not None:
+            _require_sizes(opened, name, by)
     reports: dict[str, Report] = {}
     groups: dict[str, tuple[Group, ...]] = {}
     for name in splits:
@@ -115,16 +119,24 @@ def evaluate(
         typer.echo(f"wrote {plot}", err=True)
 
 
+def _require_sizes(run: "Run", split: str, by: Size) -> None:
+    """Say before the work is done that examples have no such size."""
+    from permalign.evaluation.breakdown import measure_of
+    from permalign.tasks.registry import TaskChoiceError
+
+    measure = measure_of(run.task, by)
+    try:
+        for example in run.task.examples(split):
+            measure(example)
+    except ValueError as error:
+        raise TaskChoiceError(str(error)) from None
+
+
 def _breakdown(run: "Run", report: "Report", by: Size) -> tuple["Group", ...]:
     from permalign.evaluation.breakdown import breakdown, measure_of
     from permalign.evaluation.metrics import is_translation
-    from permalign.tasks.registry import TaskChoiceError
 
-    try:
-        measure = measure_of(run.task, by)
-        return breakdown(report.answers, measure, translation=is_translation(run.task))
-    except ValueError as error:
-        raise TaskChoiceError(str(error)) from None
+    return breakdown(report.answers, measure_of(run.task, by), translation=is_translation(run.task))
 
 
 def _log(report: "Report", files: list[Path]) -> None:
