@@ -64,7 +64,13 @@ def build_encoder(options: EncoderOptions, input_width: int) -> nn.Module | None
     if options.kind == "none":
         return None
     return make_encoder(
-        options.kind, input_width, options.width, options.layers, options.attention_heads, options.dropout
+        options.kind,
+        input_width,
+        options.width,
+        options.layers,
+        options.attention_heads,
+        options.dropout,
+        options.sums,
     )
 
 
@@ -90,6 +96,7 @@ def build_reorderer(options: ReordererOptions, words: int, read: Mapping[str, Wo
         "width": width,
         "layers": options.layers,
         "attention_heads": options.attention_heads,
+        "sums": options.sums,
         "dropout": options.dropout,
         "temperature": options.temperature,
     }
@@ -100,6 +107,7 @@ def build_reorderer(options: ReordererOptions, words: int, read: Mapping[str, Wo
         objective=options.objective,
         samples=options.samples,
         decoding=options.decoding,
+        straight=options.straight,
         normal_form=options.normal_form,
         inversion_rate=options.inversion_rate,
         inversion_weight=options.inversion_weight,

@@ -47,13 +47,14 @@ class Options(BaseModel):
 class EncoderOptions(Options):
     """States of words in context."""
 
-    kind: Literal["none", "bilstm", "transformer"] = Field(
-        "bilstm", description="none passes states through; bilstm is the paper's"
+    kind: Literal["none", "bilstm", "transformer", "sums"] = Field(
+        "bilstm", description="none passes states through; bilstm is the paper's; sums counts words"
     )
     width: Width = Field(256, description="of its states; even for a bilstm, half for each direction")
     layers: Width = 1
     dropout: Rate = Field(0.1, description="on its input and between layers")
     attention_heads: Width = Field(4, description="of a transformer")
+    sums: Width = Field(4, description="of an encoder that sums: how many, from either side")
 
 
 class ReordererOptions(Options):
@@ -65,8 +66,10 @@ class ReordererOptions(Options):
     )
     pretrained: Pretrained = None
     shared_embeddings: bool = Field(False, description="read the head's word embeddings instead of its own")
-    encoder: Literal["none", "bilstm", "transformer"] = Field(
-        "bilstm", description="bilstm is the paper's; none takes the words of a pretrained model as they are"
+    encoder: Literal["none", "bilstm", "transformer", "sums"] = Field(
+        "bilstm",
+        description="bilstm is the paper's; sums counts words, at any depth; none takes the words of a pretrained "
+        "model as they are",
     )
     width: Width = Field(
         256,
@@ -74,6 +77,7 @@ class ReordererOptions(Options):
     )
     layers: Width = Field(1, description="of its encoder")
     attention_heads: Width = Field(4, description="of a transformer")
+    sums: Width = Field(4, description="of an encoder that sums: how many, from either side")
     hidden: Width = Field(512, description="units of the split scorer (separable)")
     dropout: Rate = Field(
         0.1, description="on the encoder's input, and on the split scorer's units for every split"
@@ -82,6 +86,10 @@ class ReordererOptions(Options):
         "soft",
         description="separable: expected permutation; one straight-through sample; a bound by several samples; the "
         "true likelihood (with a tagging head)",
+    )
+    straight: Literal["scored", "free"] = Field(
+        "scored",
+        description="separable: whether straight rules have scores of their own, or only inverted ones cost or gain",
     )
     temperature: float = Field(
         1.0, gt=0.0, description="of Gumbel samples (separable: hard, samples) or of sinkhorn"
@@ -170,6 +178,11 @@ class ModelOptions(Options):
             if kind != "none" and part.width % 2:
                 raise ConfigError(
                     f"{name}.width is {part.width}, but must be even: a half for each direction."
+                )
+            if kind == "sums" and part.sums >= part.width // 2:
+                raise ConfigError(
+                    f"{name}.sums is {part.sums}, but {name}.width {part.width} has room for fewer than "
+                    f"{part.width // 2}. Raise the width, or sum less."
                 )
             if kind == "transformer" and part.width % part.attention_heads:
                 raise ConfigError(

@@ -1,4 +1,4 @@
-"""What every encoder must hold, and the two of them against small references."""
+"""What every encoder must hold, and three of them against small references."""
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ OPTIONS = {
     "bilstm": {"layers": 1},
     "bilstm of two layers": {"layers": 2},
     "transformer": {"layers": 2, "attention_heads": 2},
+    "sums": {"sums": 2},
     "none": {},
 }
 
@@ -138,10 +139,28 @@ class TestBadInput:
             ({"layers": 0}, "layers is 0"),
             ({"dropout": 1.0}, "dropout is 1.0"),
             ({"kind": "transformer", "attention_heads": 3}, "multiple of attention_heads"),
-            ({"kind": "gru"}, "choose one of bilstm, transformer, none"),
+            ({"kind": "gru"}, "choose one of bilstm, transformer, sums, none"),
             ({"kind": "none"}, "Pass width=6"),
         ],
     )
     def test_options(self, options, message):
         with pytest.raises(ValueError, match=message):
             make_encoder(**({"kind": "bilstm", "input_width": 6, "width": 8} | options))
+
+
+def test_sums_count_at_any_length():
+    torch.manual_seed(0)
+    encoder = make_encoder("sums", 6, 8, sums=1).double()
+    word = vectors(1, 1, 6)
+    states = encoder(word.expand(1, 50, 6), torch.tensor([50]))[0]
+    from_left, from_right = encoder.summand(word)[0, 0]
+    count = torch.arange(1, 51)
+    torch.testing.assert_close(states[:, 3], count * from_left)
+    torch.testing.assert_close(states[:, 7], (51 - count) * from_right)
+    assert (states[:, :3] == states[0, :3]).all()  # the rest is the word's own
+
+
+@pytest.mark.parametrize(("width", "sums"), [(7, 1), (8, 4), (8, 0)])
+def test_sums_need_room(width, sums):
+    with pytest.raises(ValueError, match="sums"):
+        make_encoder("sums", 6, width, sums=sums)

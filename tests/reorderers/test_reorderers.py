@@ -20,6 +20,7 @@ MAKERS = {
     "sinkhorn, Hungarian": lambda: SinkhornReorderer(**SIZES, hungarian=True),
     "sinkhorn on a Transformer": lambda: SinkhornReorderer(**SIZES, encoder="transformer"),
     "separable on a Transformer": lambda: SeparableReorderer(**SIZES, encoder="transformer", layers=2),
+    "separable on sums": lambda: SeparableReorderer(**SIZES, encoder="sums", sums=1, straight="free"),
     **{
         f"separable, {objective}": lambda objective=objective: SeparableReorderer(
             **SIZES, objective=objective, dropout=0.2

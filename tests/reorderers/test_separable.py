@@ -203,9 +203,18 @@ class TestInversionPrior:
         assert make(inversion_rate=0.3).eval()(*batch(3)).penalties == {}
 
 
+def test_free_straight_rules_leave_what_inversions_gain():
+    source, lengths, _ = batch(4, 2)
+    scored = make().eval().distribution(source, lengths).scores
+    free = make(straight="free").eval().distribution(source, lengths).scores
+    torch.testing.assert_close(free[..., 1], scored[..., 1] - scored[..., 0])
+    assert (free[..., 0] == 0).all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"straight": "maybe"}, "one of scored, free"),
         ({"objective": "exactly"}, "one of soft, hard, samples, exact"),
         ({"decoding": "beam"}, "one of greedy, viterbi, permutation, marginal"),
         ({"temperature": 0.0}, "temperature is 0.0"),

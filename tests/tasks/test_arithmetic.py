@@ -33,7 +33,7 @@ def shape(tokens):
 
 def test_everything_is_generated_at_any_seed():
     task = Arithmetic(seed=2, depth=10)
-    assert sum(len(task.examples(split)) for split in task.splits) == 39_255
+    assert sum(len(task.examples(split)) for split in task.splits) == 39_755
 
 
 def test_iid_is_twenty_thousand_different_templates(task):
@@ -63,6 +63,16 @@ def test_len_trains_on_the_same_and_tests_all_deeper_shapes_five_times(task):
     assert set(counts.values()) == {5}
     assert {e.meta["depth"] for e in found} == {7}
     assert (min(len(e.source) for e in found), max(len(e.source) for e in found)) == (17, 61)
+
+
+def test_the_deeper_development_set_is_in_no_test_set():
+    task = Arithmetic(seed=1, depth=8, longest=60)
+    found = task.examples("deep/dev")
+    assert len({e.source for e in found}) == len(found) == 500
+    assert {e.meta["depth"] for e in found} == {8}
+    assert max(len(e.source) for e in found) <= 60
+    tested = {e.source for split in task.splits if split.endswith("test") for e in task.examples(split)}
+    assert not tested & {e.source for e in found}
 
 
 def test_counts_of_forms():

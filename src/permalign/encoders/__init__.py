@@ -2,11 +2,20 @@
 
 from permalign.encoders.base import Encoder, Unchanged
 from permalign.encoders.bilstm import BiLstmEncoder
+from permalign.encoders.sums import SummingEncoder
 from permalign.encoders.transformer import TransformerEncoder
 
-__all__ = ["KINDS", "BiLstmEncoder", "Encoder", "TransformerEncoder", "Unchanged", "make_encoder"]
+__all__ = [
+    "KINDS",
+    "BiLstmEncoder",
+    "Encoder",
+    "SummingEncoder",
+    "TransformerEncoder",
+    "Unchanged",
+    "make_encoder",
+]
 
-KINDS = ("bilstm", "transformer", "none")
+KINDS = ("bilstm", "transformer", "sums", "none")
 
 
 def make_encoder(
@@ -16,8 +25,9 @@ def make_encoder(
     layers: int = 1,
     attention_heads: int = 4,
     dropout: float = 0.0,
+    sums: int = 4,
 ) -> Encoder:
-    """The encoder of a kind: ``bilstm``, ``transformer``, or ``none`` where the vectors have their context already.
+    """The encoder of a kind: one of `KINDS`; ``none`` is for vectors that have their context already.
 
     >>> make_encoder("none", 8, 8)
     Unchanged()
@@ -26,6 +36,8 @@ def make_encoder(
         return BiLstmEncoder(input_width, width, layers, dropout)
     if kind == "transformer":
         return TransformerEncoder(input_width, width, layers, attention_heads, dropout)
+    if kind == "sums":
+        return SummingEncoder(input_width, width, sums, dropout)
     if kind != "none":
         raise ValueError(f"there is no encoder {kind!r}; choose one of {', '.join(KINDS)}.")
     if width != input_width:

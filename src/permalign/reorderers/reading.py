@@ -19,11 +19,12 @@ class SourceReader(nn.Module):
         embedding: the width of the words' vectors.
         embeddings: vectors to share with a head, or words in the context of a pretrained model; None makes new ones.
             Anything that maps numbers ``(batch, n)`` to vectors and tells `num_embeddings` and `embedding_dim`.
-        encoder: ``bilstm``, ``transformer``, or ``none`` where the vectors have their context already.
+        encoder: ``bilstm``, ``transformer``, ``sums``, or ``none`` where the vectors have their context already.
         width: of the states.
         layers: of the encoder.
         attention_heads: of a Transformer.
         dropout: of the encoder.
+        sums: of an encoder that sums.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class SourceReader(nn.Module):
         layers: int = 1,
         attention_heads: int = 4,
         dropout: float = 0.0,
+        sums: int = 4,
     ) -> None:
         super().__init__()
         require_options(embedding=embedding)
@@ -49,7 +51,7 @@ class SourceReader(nn.Module):
             _require_sizes(embeddings, words, embedding)
         self.words, self.width = words, width
         self.embeddings = nn.Embedding(words, embedding) if embeddings is None else embeddings
-        self.encoder = make_encoder(encoder, embedding, width, layers, attention_heads, dropout)
+        self.encoder = make_encoder(encoder, embedding, width, layers, attention_heads, dropout, sums)
 
     def forward(
         self, source: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"], fences: bool = False

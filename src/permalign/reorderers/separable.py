@@ -17,6 +17,8 @@ from permalign.structures import Derivation, SeparablePermutation
 Objective = Literal["soft", "hard", "samples", "exact"]
 Decoding = Literal["greedy", "viterbi", "permutation", "marginal"]
 
+Straight = Literal["scored", "free"]
+
 
 class SeparableReorderer(Reorderer):
     """Scores every split of a sentence, and reorders by the distribution over separable permutations they make.
@@ -41,14 +43,18 @@ class SeparableReorderer(Reorderer):
         words: the size of the vocabulary, with the specials.
         embedding: the width of the words' vectors.
         embeddings: vectors to share with a head (see `SourceReader`); None makes new ones.
-        encoder: ``bilstm``, ``transformer``, or ``none`` where the vectors have their context already.
+        encoder: ``bilstm``, ``transformer``, ``sums``, or ``none`` where the vectors have their context already.
         width: of the states, even.
         layers: of the encoder.
         attention_heads: of a Transformer.
+        sums: of an encoder that sums.
         hidden: units of the split scorer; None means 4 * width, as in the paper.
         dropout: of the encoder and of the split scorer's hidden layer.
         objective: how to train.
         decoding: how to choose an order in evaluation.
+        straight: ``scored``, or ``free``: every split's scores are taken relative to its straight rule, so that only
+            inversions weigh. In sentences longer than those it was trained on, scores of straight rules (most of a
+            tree) then cannot outweigh the inversions.
         temperature: of ``hard`` and ``samples``; the paper searches 0.1 to 10.
         samples: how many of them, K.
         normal_form: give every permutation exactly one derivation.
@@ -72,10 +78,12 @@ class SeparableReorderer(Reorderer):
         width: int = 256,
         layers: int = 1,
         attention_heads: int = 4,
+        sums: int = 4,
         hidden: int | None = None,
         dropout: float = 0.0,
         objective: Objective = "hard",
         decoding: Decoding = "greedy",
+        straight: Straight = "scored",
         temperature: float = 1.0,
         samples: int = 4,
         normal_form: bool = False,
@@ -84,6 +92,7 @@ class SeparableReorderer(Reorderer):
     ) -> None:
         super().__init__()
         _require_choice("decoding", decoding, get_args(Decoding))
+        _require_choice("straight", straight, get_args(Straight))
         if not temperature > 0:
             raise ValueError(
                 f"temperature is {temperature}, but must be above 0. The paper searches 0.1 to 10."
@@ -98,12 +107,13 @@ class SeparableReorderer(Reorderer):
             width=width,
             layers=layers,
             attention_heads=attention_heads,
+            sums=sums,
             dropout=dropout,
         )
         self.scorer = SplitScorer(width, 4 * width if hidden is None else hidden, dropout)
         self.use_objective(objective)
         self.decoding, self.normal_form = decoding, normal_form
-        self.temperature, self.samples = temperature, samples
+        self.straight, self.temperature, self.samples = straight, temperature, samples
         self.inversion_rate, self.inversion_weight = inversion_rate, inversion_weight
 
     def use_objective(self, objective: Objective) -> None:
@@ -131,6 +141,8 @@ class SeparableReorderer(Reorderer):
     ) -> SeparablePermutation:
         """Over the orders of every sentence."""
         scores = self.scorer(self.reader(source, lengths, fences=True), lengths)
+        if self.straight == "free":
+            scores = scores - scores[..., :1]
         return SeparablePermutation(scores, lengths, self.normal_form, validate_args=False)
 
     def _train(self, distribution: SeparablePermutation, states: Tensor) -> Reordering:

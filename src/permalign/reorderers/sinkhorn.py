@@ -26,10 +26,11 @@ class SinkhornReorderer(Reorderer):
         words: the size of the vocabulary, with the specials.
         embedding: the width of the words' vectors.
         embeddings: vectors to share with a head (see `SourceReader`); None makes new ones.
-        encoder: ``bilstm``, ``transformer``, or ``none`` where the vectors have their context already.
+        encoder: ``bilstm``, ``transformer``, ``sums``, or ``none`` where the vectors have their context already.
         width: of the states, queries and keys.
         layers: of the encoder.
         attention_heads: of a Transformer.
+        sums: of an encoder that sums.
         dropout: of the encoder.
         temperature: above 0.
         iterations: how many turns of normalisation.
@@ -46,6 +47,7 @@ class SinkhornReorderer(Reorderer):
         width: int = 256,
         layers: int = 1,
         attention_heads: int = 4,
+        sums: int = 4,
         dropout: float = 0.0,
         temperature: float = 1.0,
         iterations: int = 32,
@@ -64,6 +66,7 @@ class SinkhornReorderer(Reorderer):
             width=width,
             layers=layers,
             attention_heads=attention_heads,
+            sums=sums,
             dropout=dropout,
         )
         self.query = nn.Linear(width, width, bias=False)

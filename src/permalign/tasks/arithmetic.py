@@ -30,6 +30,7 @@ _SIZES = {"train": 10_000, "dev": 5_000, "test": 5_000}
 _TRAINING_DEPTH, _TEST_DEPTH = 6, 7
 _FILLINGS = 5
 _DEEP_EXAMPLES = 1_000
+_DEVELOPMENT_DEPTH, _DEVELOPMENT_EXAMPLES, _DEVELOPMENT_LONGEST = 8, 500, 60
 
 
 class Arithmetic(Task):
@@ -39,6 +40,9 @@ class Arithmetic(Task):
     random digits, cut into 10,000, 5,000 and 5,000; so no test template occurs in training. LEN has the same
     training and development sets; its test set is all 651 shapes of depth 7, filled in five times each,
     3,255 different expressions.
+
+    All models get IID right, so its development set cannot tell which of them will understand deeper expressions.
+    ``deep/dev`` can: 500 expressions of depth 8 with at most 60 tokens, none of which is in any test set.
 
     Args:
         notation: what the output is written in.
@@ -74,7 +78,7 @@ class Arithmetic(Task):
     @property
     def splits(self) -> tuple[str, ...]:  # noqa: D102
         deep = () if self.depth is None else (f"depth-{self.depth}/test",)
-        return *(f"{condition}/{part}" for condition in ("iid", "len") for part in FILES), *deep
+        return *(f"{condition}/{part}" for condition in ("iid", "len") for part in FILES), "deep/dev", *deep
 
     @property
     def notes(self) -> tuple[str, ...]:  # noqa: D102
@@ -86,6 +90,8 @@ class Arithmetic(Task):
         if split not in self.splits:
             raise self.unknown_split(split)
         condition, part = split.split("/")
+        if condition == "deep":
+            return [self._example(expression, f"deep-{i}") for i, expression in enumerate(self._development)]
         if condition.startswith("depth-"):
             return self._deep
         return self._deeper_test if split == "len/test" else self._parts[part]
@@ -116,13 +122,25 @@ class Arithmetic(Task):
         return [self._example(expression, f"len-{i}") for i, expression in enumerate(drawn)]
 
     @cached_property
+    def _development(self) -> dict[Expression, None]:
+        """Deeper than the training set and than LEN's test set."""
+        sampler = DepthSampler(_DEVELOPMENT_DEPTH, _DEVELOPMENT_LONGEST)
+        generator = Random(f"arithmetic deep development {self.seed}")
+        drawn: dict[Expression, None] = {}
+        while len(drawn) < _DEVELOPMENT_EXAMPLES:
+            drawn[sampler.draw(generator)] = None
+        return drawn
+
+    @cached_property
     def _deep(self) -> list[Example]:
         if self._sampler is None:
             raise AssertionError("the split is listed only if a depth was asked for")
         generator = Random(f"arithmetic depth {self.depth} {self.seed}")
         drawn: dict[Expression, None] = {}
         while len(drawn) < min(_DEEP_EXAMPLES, self._sampler.count):
-            drawn[self._sampler.draw(generator)] = None
+            expression = self._sampler.draw(generator)
+            if expression not in self._development:
+                drawn[expression] = None
         return [self._example(expression, f"depth-{self.depth}-{i}") for i, expression in enumerate(drawn)]
 
     def _example(self, expression: Expression, name: str) -> Example:
