@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Segment,
         SegmentalAlignment,
         SeparablePermutation,
+        SynchronousPermutation,
     )
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ __all__ = [
     "Segment",
     "SegmentalAlignment",
     "SeparablePermutation",
+    "SynchronousPermutation",
     "Transducer",
 ]
 
@@ -34,7 +36,14 @@ _HOMES = {
     "Prediction": "permalign.prediction",
     "Transducer": "permalign.model",
     **dict.fromkeys(
-        ["Derivation", "MonotoneAlignment", "Segment", "SegmentalAlignment", "SeparablePermutation"],
+        [
+            "Derivation",
+            "MonotoneAlignment",
+            "Segment",
+            "SegmentalAlignment",
+            "SeparablePermutation",
+            "SynchronousPermutation",
+        ],
         "permalign.structures",
     ),
 }

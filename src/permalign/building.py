@@ -9,7 +9,14 @@ from permalign.config import EncoderOptions, HeadOptions, ModelOptions, Reordere
 from permalign.encoders import make_encoder
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
 from permalign.errors import ConfigError
-from permalign.heads import AttentionHead, SsntHead, SwanHead, SyntacticAttentionHead, TaggingHead
+from permalign.heads import (
+    AttentionHead,
+    SegmentsHead,
+    SsntHead,
+    SwanHead,
+    SyntacticAttentionHead,
+    TaggingHead,
+)
 from permalign.heads.base import Head
 from permalign.reorderers import (
     IdentityReorderer,
@@ -115,9 +122,15 @@ def build_reorderer(options: ReordererOptions, words: int, read: Mapping[str, Wo
     )
 
 
-def build_head(options: HeadOptions, words: int, width: int) -> Head:
-    """The head over source states of a width, writing words of a vocabulary."""
-    encoder = build_encoder(options.encoder, width)
+def build_head(options: HeadOptions, words: int, width: int, encoder: nn.Module | None) -> Head:
+    """The head over source states of a width, writing words of a vocabulary.
+
+    Args:
+        options: of the head.
+        words: size of the vocabulary.
+        width: of the states.
+        encoder: what it reads reordered states with; None where they need no reading.
+    """
     common: dict[str, Any] = {
         "width": width,
         "words": words,
@@ -133,6 +146,7 @@ def build_head(options: HeadOptions, words: int, width: int) -> Head:
     if options.kind == "attention":
         return AttentionHead(**common)
     common |= {"context": options.context}
-    if options.kind == "swan":
-        return SwanHead(longest_segment=options.longest_segment, **common)
-    return SsntHead(**common)
+    if options.kind == "ssnt":
+        return SsntHead(**common)
+    segmental = SwanHead if options.kind == "swan" else SegmentsHead
+    return segmental(longest_segment=options.longest_segment, **common)

@@ -85,7 +85,7 @@ class ReordererOptions(Options):
     objective: Literal["soft", "hard", "samples", "exact"] = Field(
         "soft",
         description="separable: expected permutation; one straight-through sample; a bound by several samples; the "
-        "true likelihood (with a tagging head)",
+        "true likelihood (with a head of tagging or segments)",
     )
     straight: Literal["scored", "free"] = Field(
         "scored",
@@ -115,22 +115,27 @@ class ReordererOptions(Options):
 class HeadOptions(Options):
     """What writes the output."""
 
-    kind: Literal["tagging", "attention", "syntactic_attention", "ssnt", "swan"] = "ssnt"
+    kind: Literal["tagging", "attention", "syntactic_attention", "ssnt", "swan", "segments"] = "ssnt"
     embedding: Width = Field(
         128,
         description="of the source words it reads (a pretrained model brings its width), and of those it has written",
     )
     pretrained: Pretrained = None
     embedding_dropout: Rate = 0.1
-    encoder: EncoderOptions = EncoderOptions()
+    encoder: EncoderOptions = Field(
+        EncoderOptions(),
+        description="reads the reordered sentence; with segments summed over all orders (exact), the original one",
+    )
     hidden: Width = Field(256, description="of its decoder")
     layers: Width = Field(1, description="of its decoder")
     dropout: Rate = Field(0.1, description="of its decoder")
     label_smoothing: Rate = 0.0
     context: Literal["full"] | Width = Field(
-        "full", description="ssnt, swan: what it remembers of its own output, all of it or the last words"
+        "full",
+        description="what it remembers of its own output, all of it or the last words (ssnt, swan); of the segment "
+        "it is writing (segments)",
     )
-    longest_segment: Width = Field(4, description="swan: how many words one source word may write")
+    longest_segment: Width = Field(4, description="swan, segments: how many words one source word may write")
 
 
 class ModelOptions(Options):
@@ -146,17 +151,23 @@ class ModelOptions(Options):
         options.require_fit()
         return options
 
+    @property
+    def sums_over_orders(self) -> bool:
+        """Whether the likelihood is summed over all orders (the exact objective)."""
+        return self.reorderer.kind == "separable" and self.reorderer.objective == "exact"
+
     def require_fit(self) -> None:
         """A `ConfigError` for a pair that does not make sense, with the reason and the nearest one that does."""
         reorderer, head = self.reorderer, self.head
-        exact = reorderer.kind == "separable" and reorderer.objective == "exact"
-        if exact and head.kind != "tagging":
+        exact = self.sums_over_orders
+        if exact and head.kind not in ("tagging", "segments"):
             raise ConfigError(
                 f"reorderer.objective is exact, but head.kind is {head.kind}: the exact sum over orders needs words "
                 "that depend on one source word each, and this head reads the whole reordered sentence. Use "
-                "reorderer.objective: samples (a bound on the same likelihood), or head.kind: tagging."
+                "reorderer.objective: samples (a bound on the same likelihood), or head.kind: tagging or "
+                "segments."
             )
-        if exact and head.encoder.kind != "none":
+        if exact and head.kind == "tagging" and head.encoder.kind != "none":
             raise ConfigError(
                 f"reorderer.objective is exact, but head.encoder.kind is {head.encoder.kind}, which mixes the words of "
                 "the reordered sentence. Use head.encoder: {kind: none}, or reorderer.objective: soft."

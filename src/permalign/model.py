@@ -1,6 +1,7 @@
 """Transducer: a reorderer times a head, from sentences to answers with their reasons."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,12 +10,13 @@ import torch
 from huggingface_hub import ModelHubMixin
 from torch import Tensor, nn
 
-from permalign.building import build_head, build_reorderer, build_words
+from permalign.building import build_encoder, build_head, build_reorderer, build_words
 from permalign.config import ModelOptions
 from permalign.decoding.beam import Hypothesis, beam_search
 from permalign.decoding.constraint import AllowedWords, Constraint, GrammarConstraint, RuleConstraint
+from permalign.decoding.orders import search_over_orders
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
-from permalign.heads.tagging import TaggingHead
+from permalign.heads.words import width_after
 from permalign.prediction import Explanation, Prediction, require_at_least_one, require_words, tokenised
 from permalign.reorderers.base import Reordering
 from permalign.saving import (
@@ -24,7 +26,7 @@ from permalign.saving import (
     save_model,
     save_pretrained,
 )
-from permalign.structures import Segment
+from permalign.structures import Segment, Transduction
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
 from permalign.text.codec import Codec
@@ -95,7 +97,12 @@ class Transducer(
         }
         self.dropout = nn.Dropout(self.options.head.embedding_dropout)
         self.reorderer = build_reorderer(self.options.reorderer, len(source), words)
-        self.head = build_head(self.options.head, len(target), self.embeddings.embedding_dim)
+        width = self.embeddings.embedding_dim
+        encoder = build_encoder(self.options.head.encoder, width)
+        # a head that sums over orders reads words that have their context before they are put into any
+        self.encoder = encoder if self.reorderer.marginalises else None
+        width = width_after(self.encoder, width)
+        self.head = build_head(self.options.head, len(target), width, None if self.encoder else encoder)
 
     @property
     def device(self) -> torch.device:
@@ -127,15 +134,18 @@ class Transducer(
             if id(parameter) not in own:
                 parameter.grad = None
 
+    def _read(self, batch: Batch) -> Tensor:
+        """What the head reads of each source word, before any reordering."""
+        states: Tensor = self.dropout(self.embeddings(batch.source))
+        return states if self.encoder is None else self.encoder(states, batch.source_lengths)
+
     def _log_likelihood(self, batch: Batch, smoothing: float) -> tuple[Tensor, Reordering]:
         """``(batch,)``, by the objective in training and by the decoding at test time."""
-        states = self.dropout(self.embeddings(batch.source))
+        states = self._read(batch)
         reordering = self.reorderer(batch.source, batch.source_lengths, states)
-        if self.reorderer.marginalises and isinstance(self.head, TaggingHead):
-            emissions = self.head.target_emissions(
-                states, batch.source_lengths, batch.target, batch.target_lengths, smoothing
-            )
-            return reordering.distribution.log_likelihood(emissions), reordering
+        if self.reorderer.marginalises:
+            pair = (states, batch.source_lengths, batch.target, batch.target_lengths)
+            return self.head.log_likelihood_over_orders(reordering.distribution, *pair, smoothing), reordering
         copies = reordering.copies
         likelihood = self.head.log_likelihood(
             reordering.states,
@@ -252,15 +262,22 @@ class Transducer(
         longest: int | None,
     ) -> list[Prediction]:
         batch = self._batch(sentences, [[]] * len(sentences))
-        reordering = self.reorderer(batch.source, batch.source_lengths, self.embeddings(batch.source))
+        states = self._read(batch)
+        reordering = self.reorderer(batch.source, batch.source_lengths, states)
         limits = [self._limit(length, longest) for length in batch.source_lengths.tolist()]
-        decoder = self.head.decoder(reordering.states, batch.source_lengths)
-        found = beam_search(decoder, limits, beam, n_best, constraint, self.head.same_length)
-        found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
+        search = partial(beam_search, beam=beam, constraint=constraint, same_length=self.head.same_length)
         if self.reorderer.marginalises:
-            found = self._rescored(sentences, found)
+            found, reordering = search_over_orders(
+                self.head, reordering, states, batch.source_lengths, search, limits, beam, n_best
+            )
+        else:
+            decoder = self.head.decoder(reordering.states, batch.source_lengths)
+            found = search(decoder, limits, n_best=n_best)
+        found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
         explanations = (
-            self._explanations(sentences, batch, reordering, found) if explain else [None] * len(found)
+            self._explanations(sentences, batch, states, reordering, found)
+            if explain
+            else [None] * len(found)
         )
         predictions = []
         for hypotheses, explanation in zip(found, explanations, strict=True):
@@ -276,61 +293,67 @@ class Transducer(
             return limit
         return possible if self.head.same_length else min(limit, possible)
 
-    def _rescored(
-        self, sentences: Sequence[Sequence[str]], found: Sequence[Sequence[Hypothesis]]
-    ) -> list[list[Hypothesis]]:
-        """The same outputs with their likelihoods summed over all orders, best first; what has none stays."""
-        pairs = [
-            (words, one.words)
-            for words, hypotheses in zip(sentences, found, strict=True)
-            for one in hypotheses
-            if one.score > -torch.inf
-        ]
-        if not pairs:
-            return [list(hypotheses) for hypotheses in found]
-        batch = self._batch([words for words, _ in pairs], [output for _, output in pairs])
-        scores = iter(self._log_likelihood(batch, smoothing=0.0)[0].tolist())
-        rescored = [
-            [Hypothesis(one.words, next(scores)) if one.score > -torch.inf else one for one in hypotheses]
-            for hypotheses in found
-        ]
-        return [sorted(hypotheses, key=lambda one: -one.score) for hypotheses in rescored]
-
     def _explanations(
         self,
         sentences: Sequence[Sequence[str]],
         batch: Batch,
+        states: Tensor,
         reordering: Reordering,
         found: Sequence[Sequence[Hypothesis]],
     ) -> list[Explanation]:
-        outputs = [hypotheses[0].words for hypotheses in found]
-        segments = self._segments(batch, reordering, found)
+        """By the order chosen; or, where all orders are summed over, by the best derivation of the output itself."""
+        rows = [row for row, (best, *_) in enumerate(found) if best.score > -torch.inf]
+        outputs = [found[row][0].words for row in rows]
+        derivations = self._derivations(batch, states, reordering, rows, outputs)
+        segments = {} if derivations else self._segments(batch, reordering, rows, outputs)
         explanations = []
-        for row, (words, output) in enumerate(zip(sentences, outputs, strict=True)):
+        for row, words in enumerate(sentences):
             length = int(batch.source_lengths[row])
             order = None if reordering.order is None else tuple(reordering.order[row, :length].tolist())
-            explanations.append(
-                Explanation(
-                    source=tuple(self.source.units(words)),
-                    target=tuple(self.target.pieces(output)),
-                    order=order,
-                    derivation=reordering.derivations[row] if reordering.derivations else None,
-                    segments=segments.get(row),
-                )
-            )
+            derivation = reordering.derivations[row] if reordering.derivations else None
+            own_segments = segments.get(row)
+            if row in derivations:
+                derivation = derivations[row]
+                order, own_segments = derivation.order, derivation.segments
+            source = tuple(self.source.units(words))
+            target = tuple(self.target.pieces(found[row][0].words))
+            explanations.append(Explanation(source, target, order, derivation, own_segments))
         return explanations
 
+    def _derivations(
+        self,
+        batch: Batch,
+        states: Tensor,
+        reordering: Reordering,
+        rows: Sequence[int],
+        outputs: Sequence[tuple[int, ...]],
+    ) -> dict[int, Transduction]:
+        """The best derivations of the outputs of some rows, where the head looks for them among all orders."""
+        if not rows or not self.reorderer.marginalises or reordering.distribution is None:
+            return {}
+        chosen = torch.tensor(rows, device=self.device)
+        target, target_lengths = (tensor.to(self.device) for tensor in pad(outputs))
+        found = self.head.derivations_over_orders(
+            reordering.distribution.select(chosen),
+            states[chosen],
+            batch.source_lengths[chosen],
+            target,
+            target_lengths,
+        )
+        return {} if found is None else dict(zip(rows, found, strict=True))
+
     def _segments(
-        self, batch: Batch, reordering: Reordering, found: Sequence[Sequence[Hypothesis]]
+        self,
+        batch: Batch,
+        reordering: Reordering,
+        rows: Sequence[int],
+        outputs: Sequence[tuple[int, ...]],
     ) -> dict[int, tuple[Segment, ...]]:
-        """Segments of the rows that have any: with an output, and an order that leads back to source words."""
-        rows = [row for row, (best, *_) in enumerate(found) if best.score > -torch.inf]
+        """Segments of the outputs of some rows, where there is an order that leads back to source words."""
         if reordering.order is None or not rows:
             return {}
         chosen = torch.tensor(rows, device=self.device)
-        target, target_lengths = (
-            tensor.to(self.device) for tensor in pad([found[row][0].words for row in rows])
-        )
+        target, target_lengths = (tensor.to(self.device) for tensor in pad(outputs))
         segments = self.head.segments(
             reordering.states[chosen],
             batch.source_lengths[chosen],

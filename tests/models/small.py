@@ -10,7 +10,7 @@ from permalign.text.batching import Batches
 from permalign.text.vocabulary import Vocabulary
 
 LETTERS = "abcdef"
-HEADS = ["tagging", "attention", "syntactic_attention", "ssnt", "swan"]
+HEADS = ["tagging", "attention", "syntactic_attention", "ssnt", "swan", "segments"]
 REORDERERS = {
     "none": {"kind": "none"},
     "local": {"kind": "local", "reach": 1},
@@ -24,7 +24,7 @@ PAIRS = [
     (reorderer, head)
     for reorderer in REORDERERS
     for head in HEADS
-    if reorderer != "exact" or head == "tagging"
+    if reorderer != "exact" or head in ("tagging", "segments")
 ]
 
 
@@ -51,7 +51,7 @@ def make(reorderer, head, seed=0, **options):
     torch.manual_seed(seed)
     encoder = {"width": 16, "dropout": 0.0}
     reorderer = {"embedding": 16, "width": 16, "hidden": 32, "dropout": 0.0, **REORDERERS[reorderer]}
-    plain = reorderer.get("objective") == "exact"
+    plain = reorderer.get("objective") == "exact" and head == "tagging"
     head = {
         "kind": head,
         "embedding": 16,

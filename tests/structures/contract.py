@@ -232,7 +232,7 @@ class Contract(ABC):
         samples = self.build(parameters).sample((number,), generator=seeded(16))
         for sentence in range(3):
             expected = self.outcomes(self.twin(parameters), sentence)
-            drawn = Counter(map(tuple, samples[:, sentence].tolist()))
+            drawn = Counter(map(tuple, samples[:, sentence].flatten(1).tolist()))
             assert_frequencies(drawn, expected)
 
     def test_samples_have_shape_and_follow_the_generator(self):

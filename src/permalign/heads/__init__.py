@@ -3,6 +3,7 @@
 from permalign.heads.additive import additive_word_log_probs
 from permalign.heads.attention import AttentionHead
 from permalign.heads.base import Decoder, Head
+from permalign.heads.segments import SegmentsHead
 from permalign.heads.ssnt import SsntHead
 from permalign.heads.swan import SwanHead
 from permalign.heads.syntactic_attention import SyntacticAttentionHead
@@ -12,6 +13,7 @@ __all__ = [
     "AttentionHead",
     "Decoder",
     "Head",
+    "SegmentsHead",
     "SsntHead",
     "SwanHead",
     "SyntacticAttentionHead",

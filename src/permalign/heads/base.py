@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor, nn
 
 from permalign.shapes import Float, Int
-from permalign.structures import Segment
+from permalign.structures import Segment, SeparablePermutation, Transduction
 
 
 class Decoder(ABC):
@@ -70,4 +70,33 @@ class Head(nn.Module, ABC):
         order: Int[Tensor, "batch n"] | None,
     ) -> list[list[Segment]] | None:
         """Which source tokens stand behind which words of an output; None for a head without alignments."""
+        return None
+
+    def log_likelihood_over_orders(
+        self,
+        distribution: SeparablePermutation,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, " batch"]:
+        """The exact log-likelihood of every output, summed over all orders of the source as well.
+
+        For heads whose words depend on one source state each; states are in the original order.
+        """
+        raise ValueError(
+            f"{type(self).__name__} reads the whole reordered sentence, so its likelihood cannot be summed over all "
+            "orders. Use a head of tagging or segments, or a bound by samples."
+        )
+
+    def derivations_over_orders(
+        self,
+        distribution: SeparablePermutation,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> list[Transduction] | None:
+        """The most probable derivation of every output among all orders; None for a head that does not search it."""
         return None

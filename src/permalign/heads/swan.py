@@ -10,7 +10,14 @@ from permalign.heads.base import Head
 from permalign.heads.output_context import OutputContext
 from permalign.heads.segment_lstm import SegmentLstm
 from permalign.heads.swan_decoder import SwanDecoder
-from permalign.heads.words import WordSoftmax, require_sizes, require_states, require_target, width_after
+from permalign.heads.words import (
+    WordSoftmax,
+    require_room,
+    require_sizes,
+    require_states,
+    require_target,
+    width_after,
+)
 from permalign.shapes import Float, Int
 from permalign.structures import Segment, SegmentalAlignment
 from permalign.text.codec import END_ID
@@ -118,7 +125,7 @@ class SwanHead(Head):
         """Everything about a batch of pairs: the log-probability of every segment."""
         require_target(target, target_lengths, states.shape[0], self.words, smoothing)
         cells = self.cells(states, lengths)
-        self._require_room(lengths, target_lengths)
+        require_room(lengths, target_lengths, self.longest_segment)
         target = target[:, : int(target_lengths.max())]
         log_probs = self._segment_log_probs(cells, lengths, target, target_lengths, smoothing)
         return SegmentalAlignment(log_probs, lengths, target_lengths, validate_args=False)
@@ -173,14 +180,3 @@ class SwanHead(Head):
             for part in zip(features.split(rows), options.split(rows), strict=True)
         ]
         return torch.cat(parts)
-
-    def _require_room(self, lengths: Tensor, target_lengths: Tensor) -> None:
-        too_long = target_lengths > lengths * self.longest_segment
-        if bool(too_long.any()):
-            row = int(too_long.nonzero()[0])
-            words, cells = int(target_lengths[row]), int(lengths[row])
-            raise ValueError(
-                f"target_lengths[{row}] is {words} words, but {cells} source words with segments of at most L = "
-                f"{self.longest_segment} write {cells * self.longest_segment} at most. Build the head with "
-                f"longest_segment={-(-words // cells)} or more, or leave the pair out."
-            )

@@ -15,7 +15,7 @@ from permalign.heads.words import (
     width_after,
 )
 from permalign.shapes import Float, Int
-from permalign.structures import Segment
+from permalign.structures import Segment, SeparablePermutation
 from permalign.text.codec import END_ID, UNKNOWN_ID
 
 
@@ -91,6 +91,20 @@ class TaggingHead(Head):
         """The sum of the words' log-probabilities, each at its own position."""
         target = self._aligned_target(states, lengths, target, target_lengths, smoothing)
         return self.softmax.sentence_log_prob(self._features(states, lengths), target, lengths, smoothing)
+
+    def log_likelihood_over_orders(
+        self,
+        distribution: SeparablePermutation,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, " batch"]:
+        """The sum over all orders, each with its words at their positions."""
+        return distribution.log_likelihood(
+            self.target_emissions(states, lengths, target, target_lengths, smoothing)
+        )
 
     def _aligned_target(
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float

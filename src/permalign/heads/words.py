@@ -137,6 +137,19 @@ def require_dropout(dropout: float) -> None:
         raise ValueError(f"dropout is {dropout}, but must lie in 0 <= dropout < 1.")
 
 
+def require_room(lengths: Tensor, target_lengths: Tensor, longest: int) -> None:
+    """Every output fits into one segment of at most so many words for each source word."""
+    too_long = target_lengths > lengths * longest
+    if bool(too_long.any()):
+        row = int(too_long.nonzero()[0])
+        words, cells = int(target_lengths[row]), int(lengths[row])
+        raise ValueError(
+            f"target_lengths[{row}] is {words} words, but {cells} source words with segments of at most L = "
+            f"{longest} write {cells * longest} at most. Build the head with "
+            f"longest_segment={-(-words // cells)} or more, or leave the pair out."
+        )
+
+
 def require_states(states: Tensor, lengths: Tensor, width: int) -> None:
     """States ``(batch, n, width)`` of sentences that have at least one word."""
     if states.dim() != 3 or states.shape[2] != width:

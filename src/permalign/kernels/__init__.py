@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from permalign.kernels import portable
+from permalign.kernels import portable, portable_synchronous
 
 Backend = Literal["auto", "cpu", "portable"]
 
@@ -122,6 +122,41 @@ def walk(
     return portable.walk(weights, lengths, uniforms, normal_form)
 
 
+def synchronous_inside(
+    scores: Tensor,
+    segments: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+    normal_form: bool = False,
+) -> Tensor:
+    """Sum over derivations that write an output; see `permalign.kernels.portable_synchronous.inside`."""
+    if _compiled(scores) and not normal_form:
+        from permalign.kernels import cpu_synchronous
+
+        return cpu_synchronous.synchronous_inside(scores, segments, lengths, target_lengths, False)[0]
+    return portable_synchronous.inside(scores, segments, lengths, target_lengths, normal_form)[0]
+
+
+def synchronous_walk(
+    scores: Tensor,
+    segments: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+    uniforms: Tensor | None = None,
+    normal_form: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes, orders and sizes of derivations of an output; see `permalign.kernels.portable_synchronous.walk`."""
+    scores, segments = scores.detach(), segments.detach()
+    if not _compiled(scores) or normal_form:
+        return portable_synchronous.walk(scores, segments, lengths, target_lengths, uniforms, normal_form)
+    from permalign.kernels import cpu_synchronous
+
+    best = uniforms is None
+    _, chart = cpu_synchronous.synchronous_inside(scores, segments, lengths, target_lengths, best)
+    longest = segments.shape[3] - 1
+    return cpu_synchronous.synchronous_walk(scores, chart, lengths, target_lengths, longest, uniforms)
+
+
 def split_scores(
     start: Tensor,
     middle: Tensor,
@@ -155,3 +190,6 @@ def warm_up() -> None:
         best_inside(scores, lengths)
         span_one_hot(scores, lengths)
         walk(gamma, lengths)
+        segments = torch.zeros(1, 3, 3, 3, dtype=dtype, requires_grad=True)
+        synchronous_inside(scores.detach(), segments, lengths, torch.tensor([2])).sum().backward()
+        synchronous_walk(scores, segments, lengths, torch.tensor([2]))

@@ -156,7 +156,9 @@ class SeparableReorderer(Reorderer):
         if self.objective == "soft":
             matrix = distribution.expected_matrix()
         else:
-            matrix = _copied(distribution, copies).relaxed_sample(self.temperature, hard=True)
+            rows = torch.arange(states.shape[0], device=states.device).repeat(copies)
+            many = distribution if copies == 1 else distribution.select(rows)
+            matrix = many.relaxed_sample(self.temperature, hard=True)
         reordered = matrix @ states.repeat(copies, 1, 1)
         return Reordering(reordered, copies, matrix, distribution=distribution, penalties=penalties)
 
@@ -178,14 +180,6 @@ class SeparableReorderer(Reorderer):
             distribution=distribution,
             derivations=derivations,
         )
-
-
-def _copied(distribution: SeparablePermutation, copies: int) -> SeparablePermutation:
-    """The distributions of a batch, all of them ``copies`` times in a row."""
-    if copies == 1:
-        return distribution
-    scores, lengths = distribution.scores.repeat(copies, 1, 1), distribution.lengths.repeat(copies)
-    return SeparablePermutation(scores, lengths, distribution.normal_form, validate_args=False)
 
 
 def _orders(derivations: list[Derivation], states: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from permalign.structures.search import ProbableOrder
 from permalign.structures.segmental import SegmentalAlignment
 from permalign.structures.segments import Segment, bracketed
 from permalign.structures.separable import SeparablePermutation
+from permalign.structures.synchronous import SynchronousPermutation, Transduction
 
 __all__ = [
     "BestAlignment",
@@ -16,6 +17,8 @@ __all__ = [
     "Segment",
     "SegmentalAlignment",
     "SeparablePermutation",
+    "SynchronousPermutation",
+    "Transduction",
     "Tree",
     "bracketed",
 ]

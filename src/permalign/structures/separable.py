@@ -145,13 +145,17 @@ class SeparablePermutation(Distribution):
                 f"batch_shape is {tuple(batch_shape)}, but a batch of {self.batch_shape[0]} sentences can only be "
                 "expanded along its one axis, and only from one sentence."
             )
-        (batch,) = batch_shape
-        scores, lengths = self.scores.expand(batch, -1, -1), self.lengths.expand(batch)
-        return SeparablePermutation(scores, lengths, self.normal_form, validate_args=False)
+        return self.select(torch.arange(self.batch_shape[0], device=self.scores.device).expand(*batch_shape))
 
     def double(self) -> "SeparablePermutation":
         """The same distribution in double precision."""
         return SeparablePermutation(self.scores.double(), self.lengths, self.normal_form, validate_args=False)
+
+    def select(self, rows: Int[Tensor, " rows"]) -> "SeparablePermutation":
+        """The distributions of some sentences, in any order and number."""
+        return SeparablePermutation(
+            self.scores[rows], self.lengths[rows], self.normal_form, validate_args=False
+        )
 
     # --- Sums over derivations --------------------------------------------------------------------------------
 
@@ -334,10 +338,7 @@ class SeparablePermutation(Distribution):
         return ProbableOrder(orders.to(self.scores.device), tensor(log_probs), tensor(gaps))
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "orders batch n"]:
-        """All separable orders, ``(number, batch, n)``: 1, 2, 6, 22, 90, 394, ... of them for n = 1, 2, 3, ...
-
-        For sentences of one length up to 10 words.
-        """
+        """All separable orders, ``(number, batch, n)``: 1, 2, 6, 22, 90, ... of them, for one length up to 10."""
         length = int(self.lengths[0])
         if bool((self.lengths != length).any()):
             raise ValueError(

@@ -8,12 +8,14 @@ from permalign.structures.brute_force.alignments import (
     EnumeratedSegmentalAlignment,
 )
 from permalign.structures.brute_force.separable import EnumeratedPermutation
+from permalign.structures.brute_force.synchronous import EnumeratedSynchronousPermutation
 from permalign.structures.brute_force.trees import EnumeratedTree, all_trees, packed_splits
 
 __all__ = [
     "EnumeratedMonotoneAlignment",
     "EnumeratedPermutation",
     "EnumeratedSegmentalAlignment",
+    "EnumeratedSynchronousPermutation",
     "EnumeratedTree",
     "all_trees",
     "packed_splits",

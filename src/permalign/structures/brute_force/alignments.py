@@ -164,7 +164,7 @@ class EnumeratedSegmentalAlignment(_Enumerated):
 
     def alignments(self, sentence: int) -> list[tuple[int, ...]]:
         """Every way to cut the output into one segment per cell."""
-        cuts = _compositions(self.target_lengths[sentence], self.source_lengths[sentence], self.longest)
+        cuts = compositions(self.target_lengths[sentence], self.source_lengths[sentence], self.longest)
         return [tuple(cell for cell, size in enumerate(cut) for _ in range(size)) for cut in cuts]
 
     def pieces(self, sentence: int, cells: tuple[int, ...]) -> list[tuple[int, int, int]]:
@@ -206,12 +206,12 @@ class EnumeratedSegmentalAlignment(_Enumerated):
         return result
 
 
-def _compositions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
+def compositions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
     """Every way to write a total as an ordered sum of so many parts of ``0..largest``."""
     if parts == 0:
         if total == 0:
             yield ()
         return
     for first in range(min(total, largest) + 1):
-        for rest in _compositions(total - first, parts - 1, largest):
+        for rest in compositions(total - first, parts - 1, largest):
             yield (first, *rest)

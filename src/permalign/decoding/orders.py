@@ -1,0 +1,139 @@
+"""Search where the likelihood is summed over all orders: outputs of several orders, ranked by the whole sum."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from permalign.decoding.beam import Hypothesis
+from permalign.heads.base import Decoder, Head
+from permalign.reorderers.base import Reordering
+from permalign.reorderers.discrete import matrix_of_order, take_order
+from permalign.structures import Derivation
+from permalign.text.batching import pad
+
+Search = Callable[..., list[list[Hypothesis]]]
+"""Finds outputs: called with a decoder, the longest output of each of its rows, and ``n_best``."""
+
+AT_ONCE = 64  # outputs to score at a time: each has a chart of its own
+
+
+def search_over_orders(
+    head: Head,
+    reordering: Reordering,
+    states: Tensor,
+    lengths: Tensor,
+    search: Search,
+    longest: Sequence[int],
+    beam: int,
+    n_best: int,
+) -> tuple[list[list[Hypothesis]], Reordering]:
+    """The best outputs of every sentence by their likelihood over all orders; and the order each best one came from.
+
+    One order is the reorderer's, the others are those of the ``beam`` most probable derivations. Outputs are searched
+    in each order by itself, and all that are found get their likelihoods summed over all orders and segmentations.
+
+    Args:
+        head: which sums over orders.
+        reordering: of test time, with its distribution.
+        states: ``(batch, n, width)`` in the original order.
+        lengths: of the sentences.
+        search: looks for outputs in one order.
+        longest: the most words an output of each sentence may have.
+        beam: how many outputs to look for in an order, and how many derivations to try.
+        n_best: how many outputs to return at most.
+    """
+    others = _other_orders(reordering, lengths, beam)
+    rows = [*range(len(longest)), *(row for row, _ in others)]
+    reordered = reordering.states
+    if others:
+        orders = _padded([derivation.order for _, derivation in others], states)
+        chosen = torch.tensor([row for row, _ in others], device=states.device)
+        reordered = torch.cat([reordered, take_order(states[chosen], orders)])
+    decoder: Decoder = head.decoder(reordered, lengths[torch.tensor(rows, device=lengths.device)])
+    by_order = search(decoder, [longest[row] for row in rows], n_best=beam)
+    came_from: list[dict[tuple[int, ...], int]] = [
+        {} for _ in longest
+    ]  # outputs, and the first order of each
+    for place, (row, hypotheses) in enumerate(zip(rows, by_order, strict=True)):
+        for one in hypotheses:
+            if one.score > -torch.inf:
+                came_from[row].setdefault(one.words, place)
+    found = _ranked(head, reordering, states, lengths, [list(outputs) for outputs in came_from])
+    winners = [
+        came_from[row][hypotheses[0].words] if hypotheses else row for row, hypotheses in enumerate(found)
+    ]
+    taken = {
+        row: others[place - len(longest)][1] for row, place in enumerate(winners) if place >= len(longest)
+    }
+    return [hypotheses[:n_best] for hypotheses in found], _with_orders(reordering, states, taken)
+
+
+def _other_orders(reordering: Reordering, lengths: Tensor, beam: int) -> list[tuple[int, Derivation]]:
+    """Sentences and derivations whose orders are neither the reorderer's nor each other's."""
+    distribution, order = reordering.distribution, reordering.order
+    if distribution is None or order is None or beam == 1:
+        return []
+    others = []
+    for row, derivations in enumerate(distribution.top_derivations(beam)):
+        seen = {tuple(order[row, : int(lengths[row])].tolist())}
+        for derivation in derivations:
+            if derivation.order not in seen:
+                seen.add(derivation.order)
+                others.append((row, derivation))
+    return others
+
+
+def _ranked(
+    head: Head,
+    reordering: Reordering,
+    states: Tensor,
+    lengths: Tensor,
+    outputs: Sequence[Sequence[tuple[int, ...]]],
+) -> list[list[Hypothesis]]:
+    """The outputs of every sentence with their likelihoods over all orders, best first."""
+    pairs = [(row, words) for row, some in enumerate(outputs) for words in some]
+    scored: list[tuple[int, Hypothesis]] = []
+    for start in range(0, len(pairs), AT_ONCE):
+        part = pairs[start : start + AT_ONCE]
+        rows = torch.tensor([row for row, _ in part], device=states.device)
+        target, target_lengths = (tensor.to(states.device) for tensor in pad([words for _, words in part]))
+        assert reordering.distribution is not None
+        scores = head.log_likelihood_over_orders(
+            reordering.distribution.select(rows), states[rows], lengths[rows], target, target_lengths
+        )
+        for (row, words), score in zip(part, scores.tolist(), strict=True):
+            scored.append((row, Hypothesis(words, score)))
+    found: list[list[Hypothesis]] = [[] for _ in outputs]
+    for row, group in groupby(scored, key=lambda pair: pair[0]):
+        found[row] = sorted((one for _, one in group), key=lambda one: -one.score)
+    return found
+
+
+def _with_orders(reordering: Reordering, states: Tensor, taken: dict[int, Derivation]) -> Reordering:
+    """The reordering with other orders for some sentences."""
+    if not taken or reordering.order is None:
+        return reordering
+    order = reordering.order.clone()
+    for row, derivation in taken.items():
+        order[row, : len(derivation.order)] = torch.tensor(derivation.order, device=order.device)
+    derivations = reordering.derivations
+    if derivations is not None:
+        derivations = [taken.get(row, derivation) for row, derivation in enumerate(derivations)]
+    return replace(
+        reordering,
+        states=take_order(states, order),
+        matrix=matrix_of_order(order, states),
+        order=order,
+        derivations=derivations,
+    )
+
+
+def _padded(orders: Sequence[tuple[int, ...]], states: Tensor) -> Tensor:
+    """Orders ``(rows, n)``, padding in its place."""
+    answer = torch.arange(states.shape[1], device=states.device).repeat(len(orders), 1)
+    for row, order in enumerate(orders):
+        answer[row, : len(order)] = torch.tensor(order, device=states.device)
+    return answer

@@ -1,0 +1,308 @@
+"""Charts over source spans and output spans: the exact sum of reordering and alignment, O(n^3 m^3).
+
+A chart cell C(i,k,p,q) is the log-weight of all derivations of the source span (i,k) that write the words p..q-1. A
+span of w tokens writes at most w L words and the others at most (n - w) L, so only cells with
+``m - (n - w) L <= q - p <= w L`` can be part of the whole: a band of the square (p, q).
+
+For one source span the cells are a triangular matrix, and a rule is a product of two such matrices. Products are
+made of exponentials: the first factor's rows and the second factor's columns are divided by their largest entries
+(kept as logs, ``tops``), and all splits of a span share one scale for each row and each column. Where such a sum comes
+close to underflow (rows and columns that prefer different middles), that one cell is summed again in logs. So the
+result is exact whatever the scores, and a cell costs one logarithm and two exponentials. Charts are double precision.
+
+Array names: ``chart`` is (batch, spans, m + 1, m + 1), spans packed by width and beginning at ``spans_at[w]``;
+``segments`` is (batch, token, start, size).
+"""
+
+from math import exp, log
+
+import numpy as np
+
+from permalign.kernels.compiled.compiler import compiled, inlined
+
+LOG_ZERO = -1e30  # what cannot be, as a number that stays finite in sums
+LEAST = 1e-184  # terms below the smallest number are lost; sums above this do not miss them
+LOG_LEAST = log(LEAST)
+
+
+@inlined
+def band(length, words, longest, width):
+    """The fewest and the most words that a span of a width can write as part of the whole."""
+    return max(0, words - (length - width) * longest), min(words, width * longest)
+
+
+@compiled
+def fill_leaves(segments, length, words, cells):
+    """C(i,i+1,p,q) = segment(i, p, q - p)."""
+    low, high = band(length, words, segments.shape[2] - 1, 1)
+    for token in range(length):
+        for p in range(words + 1 - low):
+            for size in range(low, min(high, words - p) + 1):
+                cells[token, p, p + size] = segments[token, p, size]
+
+
+@compiled
+def scale(cell, words, low, high, by_row, by_column, row_tops, column_tops):
+    """Exponentials of a span's cells, by the largest of each row and by the largest of each column."""
+    for p in range(words + 1):
+        row_tops[p] = -np.inf
+        column_tops[p] = -np.inf
+    for p in range(words + 1 - low):
+        for q in range(p + low, min(words, p + high) + 1):
+            row_tops[p] = max(row_tops[p], cell[p, q])
+            column_tops[q] = max(column_tops[q], cell[p, q])
+    for p in range(words + 1 - low):
+        for q in range(p + low, min(words, p + high) + 1):
+            by_row[p, q] = exp(cell[p, q] - row_tops[p])
+            by_column[p, q] = exp(cell[p, q] - column_tops[q])
+
+
+@inlined
+def children(spans_at, i, width, inner, rule):
+    """The span that comes first in the output with its width, and the one that comes second."""
+    left_width = inner + 1
+    right_width = width - left_width
+    left, right = spans_at[left_width] + i, spans_at[right_width] + i + left_width
+    if rule == 0:
+        return left, left_width, right, right_width
+    return right, right_width, left, left_width
+
+
+@compiled
+def common_scales(options, spans_at, i, width, row_tops, column_tops, words, row_scale, column_scale):
+    """The largest scale of every row and every column over all options of a span."""
+    for p in range(words + 1):
+        row_scale[p] = -np.inf
+        column_scale[p] = -np.inf
+    for inner in range(width - 1):
+        for rule in range(2):
+            first, _, second, _ = children(spans_at, i, width, inner, rule)
+            score = np.float64(options[inner, rule])
+            for p in range(words + 1):
+                row_scale[p] = max(row_scale[p], score + row_tops[first, p])
+                column_scale[p] = max(column_scale[p], column_tops[second, p])
+
+
+@compiled
+def factors(score, tops, scales, words, answer):
+    """What is left of each row's (or column's) scale when the common one is taken out."""
+    for p in range(words + 1):
+        answer[p] = 0.0 if tops[p] == -np.inf else exp(score + tops[p] - scales[p])
+
+
+@compiled
+def exact_cell(options, cells, spans_at, i, width, length, words, longest, p, q, maximise):
+    """One cell in logs: the sum, or the largest, over all splits, rules and middles."""
+    best = -np.inf
+    for inner in range(width - 1):
+        for rule in range(2):
+            first, first_width, second, second_width = children(spans_at, i, width, inner, rule)
+            score = np.float64(options[inner, rule])
+            low, high = band(length, words, longest, first_width)
+            second_low, second_high = band(length, words, longest, second_width)
+            for r in range(max(p + low, q - second_high), min(p + high, q - second_low) + 1):
+                best = max(best, score + cells[first, p, r] + cells[second, r, q])
+    if maximise:
+        return best
+    total = 0.0
+    for inner in range(width - 1):
+        for rule in range(2):
+            first, first_width, second, second_width = children(spans_at, i, width, inner, rule)
+            score = np.float64(options[inner, rule])
+            low, high = band(length, words, longest, first_width)
+            second_low, second_high = band(length, words, longest, second_width)
+            for r in range(max(p + low, q - second_high), min(p + high, q - second_low) + 1):
+                total += exp(score + cells[first, p, r] + cells[second, r, q] - best)
+    return best + log(total)
+
+
+@compiled
+def synchronous_inside(
+    b, scores, segments, lengths, target_lengths, splits_at, spans_at, maximise, log_sum, chart
+):
+    """The sum over all derivations of an output (or the best of them):
+
+    C(i,k,p,q) = logsumexp over j and r of { score_S + C(i,j,p,r) + C(j,k,r,q),
+                                             score_I + C(j,k,p,r) + C(i,j,r,q) }
+    """
+    length, words, longest = lengths[b], target_lengths[b], segments.shape[3] - 1
+    if words > length * longest:
+        log_sum[b] = LOG_ZERO
+        return
+    cells = chart[b]
+    square = (cells.shape[0], words + 1, words + 1)
+    by_row, by_column = np.empty(square), np.empty(square)
+    row_tops, column_tops = np.empty(square[:2]), np.empty(square[:2])
+    row_scale, column_scale, row_factor, column_factor, sums = np.empty((5, words + 1))
+    total = np.empty((words + 1, words + 1))
+    fill_leaves(segments[b], length, words, cells)
+    for width in range(1, length + 1):
+        low, high = band(length, words, longest, width)
+        for i in range(length - width + 1):
+            span = spans_at[width] + i
+            first_split = splits_at[width] + i * (width - 1)
+            options = scores[b, first_split : first_split + width - 1]
+            if width > 1 and maximise:
+                for p in range(words + 1 - low):
+                    for q in range(p + low, min(words, p + high) + 1):
+                        cells[span, p, q] = exact_cell(
+                            options, cells, spans_at, i, width, length, words, longest, p, q, True
+                        )
+            elif width > 1:
+                common_scales(
+                    options, spans_at, i, width, row_tops, column_tops, words, row_scale, column_scale
+                )
+                total[:] = 0.0
+                for inner in range(width - 1):
+                    for rule in range(2):
+                        first, first_width, second, second_width = children(spans_at, i, width, inner, rule)
+                        factors(options[inner, rule], row_tops[first], row_scale, words, row_factor)
+                        factors(0.0, column_tops[second], column_scale, words, column_factor)
+                        first_low, first_high = band(length, words, longest, first_width)
+                        second_low, second_high = band(length, words, longest, second_width)
+                        for p in range(words + 1 - low):
+                            if row_factor[p] == 0.0:
+                                continue
+                            start, end = p + low, min(words, p + high) + 1
+                            for q in range(start, end):
+                                sums[q] = 0.0
+                            for r in range(p + first_low, min(words, p + first_high) + 1):
+                                weight = by_row[first, p, r]
+                                for q in range(max(r + second_low, start), min(r + second_high + 1, end)):
+                                    sums[q] += weight * by_column[second, r, q]
+                            for q in range(start, end):
+                                total[p, q] += row_factor[p] * column_factor[q] * sums[q]
+                for p in range(words + 1 - low):
+                    for q in range(p + low, min(words, p + high) + 1):
+                        if total[p, q] >= LEAST:
+                            cells[span, p, q] = row_scale[p] + column_scale[q] + log(total[p, q])
+                        else:
+                            cells[span, p, q] = exact_cell(
+                                options, cells, spans_at, i, width, length, words, longest, p, q, False
+                            )
+            if not maximise:
+                scale(
+                    cells[span],
+                    words,
+                    low,
+                    high,
+                    by_row[span],
+                    by_column[span],
+                    row_tops[span],
+                    column_tops[span],
+                )
+    log_sum[b] = cells[spans_at[length], 0, words]
+
+
+@compiled
+def exact_shares(
+    options, cells, adjoint, spans_at, i, width, length, words, longest, p, q, grad, grad_options
+):
+    """Shares exp(term - C) of one cell's adjoint, term by term in logs."""
+    total = cells[spans_at[width] + i, p, q]
+    for inner in range(width - 1):
+        for rule in range(2):
+            first, first_width, second, second_width = children(spans_at, i, width, inner, rule)
+            score = np.float64(options[inner, rule])
+            low, high = band(length, words, longest, first_width)
+            second_low, second_high = band(length, words, longest, second_width)
+            for r in range(max(p + low, q - second_high), min(p + high, q - second_low) + 1):
+                share = grad * exp(score + cells[first, p, r] + cells[second, r, q] - total)
+                adjoint[first, p, r] += share
+                adjoint[second, r, q] += share
+                grad_options[inner, rule] += share
+
+
+@compiled
+def synchronous_inside_backward(
+    b, grad, scores, chart, lengths, target_lengths, longest, splits_at, spans_at, grad_scores, grad_segments
+):
+    """From wide to narrow, every term takes its share exp(term - C(i,k,p,q)) of the cell's adjoint."""
+    length, words = lengths[b], target_lengths[b]
+    if words > length * longest or grad[b] == 0.0:
+        return
+    cells = chart[b]
+    square = (cells.shape[0], words + 1, words + 1)
+    by_row, by_column = np.empty(square), np.empty(square)
+    row_tops, column_tops = np.empty(square[:2]), np.empty(square[:2])
+    adjoint = np.zeros(square)
+    row_scale, column_scale, row_factor, column_factor, scaled = np.empty((5, words + 1))
+    weights = np.empty((words + 1, words + 1))
+    for width in range(1, length):
+        low, high = band(length, words, longest, width)
+        for i in range(length - width + 1):
+            span = spans_at[width] + i
+            scale(
+                cells[span],
+                words,
+                low,
+                high,
+                by_row[span],
+                by_column[span],
+                row_tops[span],
+                column_tops[span],
+            )
+    adjoint[spans_at[length], 0, words] = grad[b]
+    for width in range(length, 1, -1):
+        low, high = band(length, words, longest, width)
+        for i in range(length - width + 1):
+            span = spans_at[width] + i
+            first_split = splits_at[width] + i * (width - 1)
+            options = scores[b, first_split : first_split + width - 1]
+            grad_options = np.zeros((width - 1, 2))
+            common_scales(options, spans_at, i, width, row_tops, column_tops, words, row_scale, column_scale)
+            for p in range(words + 1 - low):
+                for q in range(p + low, min(words, p + high) + 1):
+                    weights[p, q] = 0.0
+                    if adjoint[span, p, q] == 0.0:
+                        continue
+                    log_total = cells[span, p, q] - row_scale[p] - column_scale[q]
+                    if log_total >= LOG_LEAST:
+                        weights[p, q] = adjoint[span, p, q] / exp(log_total)
+                    else:
+                        exact_shares(
+                            options,
+                            cells,
+                            adjoint,
+                            spans_at,
+                            i,
+                            width,
+                            length,
+                            words,
+                            longest,
+                            p,
+                            q,
+                            adjoint[span, p, q],
+                            grad_options,
+                        )
+            for inner in range(width - 1):
+                for rule in range(2):
+                    first, first_width, second, second_width = children(spans_at, i, width, inner, rule)
+                    factors(options[inner, rule], row_tops[first], row_scale, words, row_factor)
+                    factors(0.0, column_tops[second], column_scale, words, column_factor)
+                    first_low, first_high = band(length, words, longest, first_width)
+                    second_low, second_high = band(length, words, longest, second_width)
+                    share = 0.0
+                    for p in range(words + 1 - low):
+                        if row_factor[p] == 0.0:
+                            continue
+                        start, end = p + low, min(words, p + high) + 1
+                        for q in range(start, end):
+                            scaled[q] = weights[p, q] * row_factor[p] * column_factor[q]
+                        for r in range(p + first_low, min(words, p + first_high) + 1):
+                            weight, through = by_row[first, p, r], 0.0
+                            for q in range(max(r + second_low, start), min(r + second_high + 1, end)):
+                                term = weight * scaled[q] * by_column[second, r, q]
+                                adjoint[second, r, q] += term
+                                through += term
+                            adjoint[first, p, r] += through
+                            share += through
+                    grad_options[inner, rule] += share
+            for inner in range(width - 1):
+                grad_scores[b, first_split + inner, 0] = grad_options[inner, 0]
+                grad_scores[b, first_split + inner, 1] = grad_options[inner, 1]
+    low, high = band(length, words, longest, 1)
+    for token in range(length):
+        for p in range(words + 1 - low):
+            for size in range(low, min(high, words - p) + 1):
+                grad_segments[b, token, p, size] = adjoint[token, p, p + size]
