@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import average, data, train
+from permalign.cli import average, data, demo, train
 
 app = typer.Typer(
     name="permalign",
@@ -17,6 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command(help=demo.HELP)(demo.demo)
 app.add_typer(data.app, name="data")
 app.command(help=train.HELP)(train.train)
 app.command(help=average.HELP)(average.average)
