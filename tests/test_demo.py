@@ -9,11 +9,6 @@ from permalign.tasks.arithmetic import Arithmetic
 from permalign.training.display import Display
 
 QUICK = ("training.steps=120", "training.evaluate_every=120", "model.reorderer.objective=exact")
-    "training.steps=120",
-    "training.evaluate_every=120",
-    "training.dev_examples=20",
-    "model.reorderer.objective=exact",
-)
 
 
 @pytest.fixture(scope="module")

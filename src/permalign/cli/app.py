@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import average, data, demo, train
+from permalign.cli import average, data, demo, train, tune
 
 app = typer.Typer(
     name="permalign",
@@ -21,6 +21,7 @@ app.command(help=demo.HELP)(demo.demo)
 app.add_typer(data.app, name="data")
 app.command(help=train.HELP)(train.train)
 app.command(help=average.HELP)(average.average)
+app.command(help=tune.HELP)(tune.tune)
 
 
 def _print_version(wanted: bool) -> None:
