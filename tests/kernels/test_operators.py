@@ -9,7 +9,7 @@ from tests.structures.contract import seeded
 from torch._library.custom_ops import CustomOpDef
 
 from permalign import kernels
-from permalign.kernels import cpu, cpu_scoring
+from permalign.kernels import cpu, cpu_scoring, cpu_synchronous
 
 BATCH, WORDS, HIDDEN = 2, 4, 5
 SPLITS = (WORDS**3 - WORDS) // 6
@@ -18,7 +18,7 @@ SEED = torch.tensor(12345)
 
 OPERATORS = {
     value._qualname: value
-    for module in (cpu, cpu_scoring)
+    for module in (cpu, cpu_scoring, cpu_synchronous)
     for value in vars(module).values()
     if isinstance(value, CustomOpDef)
 }
@@ -49,7 +49,18 @@ def examples():
     matrix_chart = chart_of(cpu.expected_matrix, known, LENGTHS)
     tagging_chart = chart_of(cpu.tagging_inside, scores.detach(), emissions.detach(), LENGTHS)
     per_sentence = draw(BATCH, gradient=False)
+    segments, both = draw(BATCH, WORDS, 4, 3), (LENGTHS, torch.tensor([3, 0]))
+    summed = chart_of(cpu_synchronous.synchronous_inside, scores.detach(), segments.detach(), *both, False)
     return {
+        "permalign::synchronous_inside": (scores, segments, *both, False),
+        "permalign::synchronous_inside_backward": (per_sentence, scores.detach(), summed, *both, 2),
+        "permalign::synchronous_walk": (
+            scores.detach(),
+            summed,
+            *both,
+            2,
+            torch.rand(3, BATCH, WORDS - 1, dtype=torch.float64),
+        ),
         "permalign::split_scores": (*fenceposts, weight, bias, LENGTHS, SEED, 0.25),
         "permalign::split_scores_backward": (gradient, *plain, LENGTHS, SEED, 0.25),
         "permalign::inside": (scores, LENGTHS),

@@ -73,6 +73,41 @@ def test_tagging_inside(words, dtype):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
+def random_pairs(words, dtype, scale=1.0):
+    """Scores, segments of up to three words, and lengths of both sides that fit."""
+    torch.manual_seed(words)
+    scores = scale * torch.randn(4, split_count(words), 2, dtype=dtype)
+    segments = -scale * torch.randn(4, words, 9, 4, dtype=dtype).abs()
+    lengths = random_lengths(words)
+    return scores, segments, lengths, torch.minimum(torch.tensor([8, 5, 0, 7]), 3 * lengths)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("words", WORDS)
+def test_synchronous_inside(words, scale, dtype):
+    """Large scores drive sums of exponentials into underflow, where both paths go over to logs."""
+    scores, segments, *lengths = random_pairs(words, dtype, scale)
+    compiled, portable = on_both_paths(
+        lambda s, e: kernels.synchronous_inside(s, e, *lengths), scores, segments
+    )
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=scale * TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_synchronous_walks(words):
+    scores, segments, *lengths = random_pairs(words, torch.float64)
+    uniforms = torch.rand(50, 4, words - 1, dtype=torch.float64)
+    for drawn in (None, uniforms):
+        compiled, portable = on_both_paths(
+            lambda s, e: kernels.synchronous_walk(s, e, *lengths, drawn),  # noqa: B023
+            scores,
+            segments,
+        )
+        for ours, theirs in zip(compiled, portable, strict=True):
+            assert torch.equal(ours, theirs)
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("hidden", [1, 5, 32])
 @pytest.mark.parametrize("words", WORDS)
@@ -156,6 +191,18 @@ def test_compiled_kernels_refuse_other_devices():
             "weight",
         ),
         (lambda: kernels.inside(torch.zeros(1, 4, 2), torch.tensor([4])), "lengths must lie in 1..3"),
+        (
+            lambda: kernels.synchronous_inside(
+                torch.zeros(1, 4, 2), torch.zeros(1, 2, 3, 2), torch.tensor([3]), torch.tensor([2])
+            ),
+            "segments",
+        ),
+        (
+            lambda: kernels.synchronous_inside(
+                torch.zeros(1, 4, 2), torch.zeros(1, 3, 3, 2), torch.tensor([3]), torch.tensor([3])
+            ),
+            "target_lengths must be one for each sentence and lie in 0..2",
+        ),
     ],
 )
 def test_shapes_that_loops_rely_on_are_checked(call, message):

@@ -50,7 +50,7 @@ def synchronous_inside(
     """See `permalign.kernels.portable_synchronous.inside`; returns the chart too, for the backward pass and walks."""
     _require_segments(scores, segments)
     log_sum = torch.zeros(scores.shape[0], dtype=torch.float64)
-    chart = torch.empty(_chart_like(scores, segments.shape[2]), dtype=torch.float64)
+    chart = torch.zeros(_chart_like(scores, segments.shape[2]), dtype=torch.float64)
     arrays = _layout(scores, lengths, target_lengths, segments.shape[2] - 1)
     for_each_sentence(
         loops.synchronous_inside,
