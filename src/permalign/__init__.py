@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from permalign.prediction import Prediction
     from permalign.structures import (
         Derivation,
+        LabelledPermutation,
         MonotoneAlignment,
         Segment,
         SegmentalAlignment,
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Derivation",
+    "LabelledPermutation",
     "MonotoneAlignment",
     "Prediction",
     "Segment",
@@ -34,7 +36,14 @@ _HOMES = {
     "Prediction": "permalign.prediction",
     "Transducer": "permalign.model",
     **dict.fromkeys(
-        ["Derivation", "MonotoneAlignment", "Segment", "SegmentalAlignment", "SeparablePermutation"],
+        [
+            "Derivation",
+            "LabelledPermutation",
+            "MonotoneAlignment",
+            "Segment",
+            "SegmentalAlignment",
+            "SeparablePermutation",
+        ],
         "permalign.structures",
     ),
 }

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from permalign.kernels import portable
+from permalign.kernels import labelled, portable
 
 Backend = Literal["auto", "cpu", "portable"]
 
@@ -120,6 +120,31 @@ def walk(
 
         return cpu.walk(weights.detach(), lengths, uniforms, normal_form)
     return portable.walk(weights, lengths, uniforms, normal_form)
+
+
+def labelled_chart(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor, maximise: bool = False
+) -> Tensor:
+    """Log weights of spans by label (the best ones are not differentiable); see `permalign.kernels.labelled.inside`."""
+    if maximise:
+        rules, tokens, splits = rules.detach(), tokens.detach(), splits.detach()
+    return labelled.inside(rules, tokens, splits, lengths, labelled.needs_logs(rules, root), maximise)
+
+
+def labelled_log_partition(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
+) -> Tensor:
+    """The log of the summed weight of all labelled trees, ``(batch,)``."""
+    chart = labelled.inside(rules, tokens, splits, lengths, labelled.needs_logs(rules, root))
+    return labelled.root_scores(chart, root, lengths).logsumexp(-1)
+
+
+def labelled_tagging_inside(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
+) -> Tensor:
+    """Sum over labelled trees with emissions; see `permalign.kernels.labelled.tagging_inside`."""
+    logs = labelled.needs_logs(rules, root)
+    return labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths, logs)
 
 
 def split_scores(

@@ -2,6 +2,7 @@
 
 import permalign.structures.divergence  # noqa: F401 (registers itself with torch.distributions)
 from permalign.structures.derivations import Derivation, Tree
+from permalign.structures.labelled import LabelledPermutation
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
 from permalign.structures.search import ProbableOrder
 from permalign.structures.segmental import SegmentalAlignment
@@ -11,6 +12,7 @@ from permalign.structures.separable import SeparablePermutation
 __all__ = [
     "BestAlignment",
     "Derivation",
+    "LabelledPermutation",
     "MonotoneAlignment",
     "ProbableOrder",
     "Segment",
