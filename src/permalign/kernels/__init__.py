@@ -128,6 +128,10 @@ def labelled_chart(
     """Log weights of spans by label (the best ones are not differentiable); see `permalign.kernels.labelled.inside`."""
     if maximise:
         rules, tokens, splits = rules.detach(), tokens.detach(), splits.detach()
+        if _compiled(tokens):
+            from permalign.kernels import cpu_labelled
+
+            return cpu_labelled.labelled_best_inside(rules, tokens, splits, lengths)
     return labelled.inside(rules, tokens, splits, lengths, labelled.needs_logs(rules, root), maximise)
 
 
@@ -135,6 +139,10 @@ def labelled_log_partition(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
 ) -> Tensor:
     """The log of the summed weight of all labelled trees, ``(batch,)``."""
+    if _compiled(tokens) and not _extreme(rules, root):
+        from permalign.kernels import cpu_labelled
+
+        return cpu_labelled.labelled_inside(rules, root, tokens, splits, lengths)[0]
     chart = labelled.inside(rules, tokens, splits, lengths, labelled.needs_logs(rules, root))
     return labelled.root_scores(chart, root, lengths).logsumexp(-1)
 
@@ -143,8 +151,17 @@ def labelled_tagging_inside(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
 ) -> Tensor:
     """Sum over labelled trees with emissions; see `permalign.kernels.labelled.tagging_inside`."""
+    if _compiled(tokens) and not _extreme(rules, root):
+        from permalign.kernels import cpu_labelled
+
+        return cpu_labelled.labelled_tagging_inside(rules, root, tokens, splits, emissions, lengths)[0]
     logs = labelled.needs_logs(rules, root)
     return labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths, logs)
+
+
+def _extreme(rules: Tensor, root: Tensor) -> bool:
+    """Whether double precision in probability space would not do; compilers leave the check to the operators."""
+    return not torch.compiler.is_compiling() and labelled.needs_logs(rules, root, torch.float64)
 
 
 def split_scores(
