@@ -13,6 +13,7 @@ from torch.library import custom_op
 
 from permalign.kernels.arrays import as_array, checked_lengths, require_shape
 from permalign.kernels.compiled import labelled as loops
+from permalign.kernels.compiled import labelled_positions as positioned_loops
 from permalign.kernels.labelled import needs_logs
 from permalign.kernels.layout import positioned_offset, positioned_offsets, split_count, split_offsets
 from permalign.kernels.threads import for_each_sentence
@@ -22,9 +23,9 @@ def _doubles(tensor: Tensor) -> Any:
     return as_array(tensor.double())
 
 
-def _pairs_by_label(rules: Tensor) -> Tensor:
-    """Rules ``(orientation left right, label)``."""
-    return rules.permute(0, 2, 3, 1).flatten(0, 2)
+def _by_label(rules: Tensor) -> Tensor:
+    """Rules ``(label, orientation left right)``."""
+    return rules.transpose(0, 1).flatten(1)
 
 
 def _scaled_rules(rules: Tensor, root: Tensor) -> tuple[Any, float]:
@@ -36,7 +37,7 @@ def _scaled_rules(rules: Tensor, root: Tensor) -> tuple[Any, float]:
         )
     doubles = rules.detach().double()
     highest = float(doubles.amax())
-    return as_array(_pairs_by_label((doubles - highest).exp())), highest
+    return as_array(_by_label((doubles - highest).exp())), highest
 
 
 def _require_shapes(rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> None:
@@ -51,7 +52,7 @@ def _require_shapes(rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor,
 def _zero_gradients(rules: Tensor, tokens: Tensor, splits: Tensor) -> list[Tensor]:
     """In double precision, of rules (for each sentence, so that threads do not meet), root, tokens and splits."""
     batch, labels = tokens.shape[0], tokens.shape[2]
-    shapes = [(batch, 2 * labels * labels, labels), (batch, labels), tuple(tokens.shape), tuple(splits.shape)]
+    shapes = [(batch, labels, 2 * labels * labels), (batch, labels), tuple(tokens.shape), tuple(splits.shape)]
     return [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
 
 
@@ -59,7 +60,7 @@ def _in_shape(gradients: list[Tensor], rules: Tensor) -> list[Tensor]:
     """Summed over sentences where a parameter is shared by all, and in the precision of the rules."""
     of_rules, of_root, *others = gradients
     labels = of_root.shape[1]
-    of_rules = of_rules.sum(0).view(2, labels, labels, labels).permute(0, 3, 1, 2)
+    of_rules = of_rules.sum(0).view(labels, 2, labels, labels).transpose(0, 1)
     return [part.to(rules.dtype).contiguous() for part in (of_rules, of_root.sum(0), *others)]
 
 
@@ -152,7 +153,7 @@ def labelled_best_inside(rules: Tensor, tokens: Tensor, splits: Tensor, lengths:
     batch, words, labels = tokens.shape
     _require_shapes(rules, tokens.new_zeros(labels), tokens, splits, lengths)
     chart = tokens.new_zeros(batch, words * (words + 1) // 2, labels)
-    arrays = (as_array(_pairs_by_label(rules)), as_array(tokens), as_array(splits))
+    arrays = (as_array(_by_label(rules)), as_array(tokens), as_array(splits))
     layout = (checked_lengths(lengths, words), split_offsets(words))
     for_each_sentence(loops.best_inside, batch, *arrays, *layout, chart.numpy())
     return chart
@@ -180,7 +181,7 @@ def labelled_tagging_inside(
     arrays = (*_scaled_rules(rules, root), *(_doubles(part) for part in (root, tokens, splits, emissions)))
     layout = (checked_lengths(lengths, words), split_offsets(words), positioned_offsets(words))
     outputs = (part.numpy() for part in (log_sum, values, scales))
-    for_each_sentence(loops.tagging_inside, batch, *arrays, *layout, *outputs)
+    for_each_sentence(positioned_loops.tagging_inside, batch, *arrays, *layout, *outputs)
     return log_sum.to(tokens.dtype), values, scales
 
 
@@ -214,7 +215,7 @@ def labelled_tagging_backward(
     arrays = (_doubles(grad), *_scaled_rules(rules, root), _doubles(root), _doubles(splits))
     layout = (checked_lengths(lengths, words), split_offsets(words), positioned_offsets(words))
     chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
-    for_each_sentence(loops.tagging_inside_backward, batch, *arrays, *chart, *layout, *outputs)
+    for_each_sentence(positioned_loops.tagging_inside_backward, batch, *arrays, *chart, *layout, *outputs)
     of_rules, of_root, of_tokens, of_splits, of_emissions = _in_shape(gradients, rules)
     return of_rules, of_root, of_tokens, of_splits, of_emissions
 
