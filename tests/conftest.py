@@ -17,7 +17,7 @@ if str(ROOT) not in sys.path:
 CHECKED = [
     *(
         f"permalign.structures.{name}"
-        for name in ("separable", "monotone", "segmental", "restriction", "sinkhorn")
+        for name in ("separable", "labelled", "monotone", "segmental", "restriction", "sinkhorn")
     ),
     "permalign.encoders",
     "permalign.reorderers",
