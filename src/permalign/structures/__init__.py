@@ -2,6 +2,7 @@
 
 import permalign.structures.divergence  # noqa: F401 (registers itself with torch.distributions)
 from permalign.structures.derivations import Derivation, Tree
+from permalign.structures.grammar_listing import LearnedGrammar, read_grammar
 from permalign.structures.labelled import LabelledPermutation
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
 from permalign.structures.search import ProbableOrder
@@ -13,6 +14,7 @@ __all__ = [
     "BestAlignment",
     "Derivation",
     "LabelledPermutation",
+    "LearnedGrammar",
     "MonotoneAlignment",
     "ProbableOrder",
     "Segment",
@@ -20,4 +22,5 @@ __all__ = [
     "SeparablePermutation",
     "Tree",
     "bracketed",
+    "read_grammar",
 ]
