@@ -19,6 +19,7 @@ from torch import Tensor
 
 from permalign.kernels.layout import span_offset
 from permalign.kernels.portable import at_length, inside_square, mask_padding, width_block
+from permalign.kernels.portable import attached_zeros as portable_zeros
 
 RULE_RANGE = {torch.float32: 30.0, torch.float64: 300.0}
 """By how much log weights of rules (and of root labels) may differ before products of probabilities lose mass."""
@@ -53,6 +54,11 @@ def masked_tokens(tokens: Tensor, lengths: Tensor) -> Tensor:
     """Token scores ``(batch, n, K)``, zero at padding, whatever stood there."""
     present = torch.arange(tokens.shape[1], device=lengths.device) < lengths[:, None]
     return torch.where(present[..., None], tokens, tokens.new_zeros(()))
+
+
+def attached_zeros(splits: Tensor, rules: Tensor) -> Tensor:
+    """Zeros ``(batch,)`` that depend on splits and rules in name, so that one word has gradients (of zero) too."""
+    return portable_zeros(splits) + rules[:0].sum()
 
 
 def pairs_of_labels(left: Tensor, right: Tensor, splits: Tensor) -> Tensor:
@@ -101,7 +107,8 @@ def inside(
     Spans are packed by width, then start; those that reach beyond their sentence mean nothing.
     """
     batch, words, labels = tokens.shape
-    splits, cell = mask_padding(splits, lengths), masked_tokens(tokens, lengths)
+    splits = mask_padding(splits, lengths)
+    cell = masked_tokens(tokens, lengths) + attached_zeros(splits, rules)[:, None, None]
     # left[b, i, w] = beta(i, i + w);   right[b, k, w] = beta(k - w, k)
     left, right = (tokens.new_zeros(batch, words + 1, words + 1, labels) for _ in range(2))
     cells = []
@@ -138,7 +145,8 @@ def tagging_inside(
     batch, words, labels = tokens.shape
     splits = mask_padding(splits, lengths)
     emissions = torch.where(inside_square(lengths, words), emissions, emissions.new_zeros(()))
-    cell = emissions[..., None] + masked_tokens(tokens, lengths)[:, :, None]  # (batch, start, position, K)
+    own = masked_tokens(tokens, lengths) + attached_zeros(splits, rules)[:, None, None]
+    cell = emissions[..., None] + own[:, :, None]  # (batch, start, position, K)
     shape = (batch, words + 1, words + 1, words + 1, labels)
     left_start, left_end, right_start, right_end = (tokens.new_zeros(shape) for _ in range(4))
     roots = []

@@ -43,7 +43,8 @@ def inside(
         cells.append(torch.where(possible, cell, LOG_ZERO))
     row = torch.arange(tokens.shape[0], device=tokens.device)
     tops = torch.stack([cell[:, 0] for cell in cells], 1)[row, lengths - 1, 0, target_lengths]
-    return root.double() + tops + attached_zeros(scores)[:, None], cells
+    unused = attached_zeros(scores)[:, None] + rules.flatten()[:0].sum()  # zero: one word needs neither
+    return root.double() + tops + unused, cells
 
 
 def _children(cells: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
@@ -86,7 +87,7 @@ def labelled_walk(
     many = tops.repeat(samples, 1)
     labels = choose(many, None if uniforms is None else uniforms[..., 0].reshape(-1).double())
     room = target_lengths <= lengths * (segments.shape[3] - 1)
-    roots = torch.where(room, labels.view(samples, -1), -2)
+    roots = torch.where(room, labels.view(samples, len(lengths)), -2)
     scores = dense_scores(mask_padding(splits, lengths).double())
     options = LabelledOptions(scores, dense(cells), rules.double())
     draws = None if uniforms is None else uniforms[..., 1:]

@@ -1,5 +1,6 @@
 """A reorderer whose trees carry latent labels: a grammar that is learned, and can be read."""
 
+from collections.abc import Iterable, Sequence
 from typing import Literal, cast, get_args
 
 import torch
@@ -11,7 +12,7 @@ from permalign.reorderers.reading import SourceReader
 from permalign.reorderers.split_scorer import SplitScorer
 from permalign.reorderers.trees import Decoding, Objective, TreeReorderer, require_choice
 from permalign.shapes import Int
-from permalign.structures import LabelledPermutation
+from permalign.structures import LabelledPermutation, LearnedGrammar, read_grammar
 
 Features = Literal["token", "encoding"]
 
@@ -133,6 +134,22 @@ class LabelledReorderer(TreeReorderer):
             tokens = self.token_labels(states[:, 1:-1])
         splits = None if self.scorer is None else self.scorer(states, lengths)
         return LabelledPermutation(self.rules, tokens, splits, lengths, self.root, validate_args=False)
+
+    def grammar(self, batches: Iterable[tuple[Tensor, Tensor, Sequence[Sequence[str]]]]) -> LearnedGrammar:
+        """What it has learned, by its use on some sentences: rules and labels, most used first; see `read_grammar`.
+
+        Args:
+            batches: word numbers, lengths, and the words themselves.
+        """
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                return read_grammar(
+                    (self.distribution(source, lengths), words) for source, lengths, words in batches
+                )
+        finally:
+            self.train(training)
 
     def copied(self, distribution: Distribution, copies: int) -> Distribution:
         """The distributions of a batch, all of them ``copies`` times in a row."""

@@ -2,6 +2,7 @@
 
 import permalign.structures.divergence  # noqa: F401 (registers itself with torch.distributions)
 from permalign.structures.derivations import Derivation, Tree
+from permalign.structures.grammar_listing import LearnedGrammar, read_grammar
 from permalign.structures.labelled import LabelledPermutation
 from permalign.structures.labelled_synchronous import LabelledSynchronousPermutation
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
@@ -16,6 +17,7 @@ __all__ = [
     "Derivation",
     "LabelledPermutation",
     "LabelledSynchronousPermutation",
+    "LearnedGrammar",
     "MonotoneAlignment",
     "ProbableOrder",
     "Segment",
@@ -25,4 +27,5 @@ __all__ = [
     "Transduction",
     "Tree",
     "bracketed",
+    "read_grammar",
 ]

@@ -386,5 +386,6 @@ class LabelledPermutation(Distribution):
     def _walked(self, chart: Tensor) -> list[Derivation]:
         """The derivation that takes the heaviest option of every node it meets."""
         (nodes,), (leaves,), _ = self._walk(chart, None)
-        exact = self.double()
-        return weighed_derivations(*exact._parts(), nodes, leaves, self.lengths, exact.log_partition())
+        with torch.no_grad():
+            exact = self.double()
+            return weighed_derivations(*exact._parts(), nodes, leaves, self.lengths, exact.log_partition())
