@@ -167,8 +167,8 @@ class RunOptions(Options):
             return
         if reorderer.kind not in ("separable", "labelled"):
             raise ConfigError(
-                f"training.stages change the objective of a separable or labelled reorderer, but model.reorderer.kind is "
-                f"{reorderer.kind}. Leave training.stages out."
+                "training.stages change the objective of a separable or labelled reorderer, but model.reorderer.kind "
+                f"is {reorderer.kind}. Leave training.stages out."
             )
         together = sum(stage.steps for stage in training.stages)
         if training.steps is not None and together > training.steps:
