@@ -2,7 +2,7 @@ import json
 
 import pytest
 import torch
-from benchmarks import alignment, labelled, models, processes, reordering, table, tasks
+from benchmarks import alignment, labelled, models, processes, reordering, table, tasks, transduction
 from benchmarks.measuring import Measurement, best_seconds, current_bytes, machine, peak_bytes
 
 TINY = reordering.Size(batch=2, words=5, width=8, hidden=16)
@@ -47,6 +47,17 @@ def test_labelled_trees_on_both_paths():
         details = measurement.details
         assert measurement.measured == details["portable seconds"] / details["compiled seconds"]
     assert labelled.likelihood_seconds(size, target=60.0, times=1).met
+
+
+@pytest.mark.parametrize("labels", [0, 3])
+def test_likelihoods_of_transduction_are_confirmed_and_measured(labels, monkeypatch):
+    size = transduction.Size(batch=2, tokens=3, words=4, longest=2, labels=labels)
+    measurement = transduction.seconds_of_likelihood(size, target=60.0, times=1)
+    assert measurement.met
+    assert measurement.details["difference"] <= 1e-5
+    monkeypatch.setattr(transduction, "TOLERANCE", -1.0)
+    with pytest.raises(RuntimeError, match="nothing to measure"):
+        transduction.seconds_of_likelihood(size, target=60.0, times=1)
 
 
 def test_unequal_paths_of_labelled_trees_are_not_compared(monkeypatch):

@@ -270,3 +270,5 @@ def warm_up() -> None:
         segments = torch.zeros(1, 3, 3, 3, dtype=dtype, requires_grad=True)
         synchronous_inside(scores.detach(), segments, lengths, torch.tensor([2])).sum().backward()
         synchronous_walk(scores, segments, lengths, torch.tensor([2]))
+        pair = (scores.detach(), segments, lengths, torch.tensor([2]))
+        labelled_synchronous_inside(rules, root, tokens, *pair).sum().backward()
