@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import data
+from permalign.cli import data, explain, serve
 
 app = typer.Typer(
     name="permalign",
@@ -18,6 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data.app, name="data")
+app.command("explain", help=explain.HELP)(explain.explain)
+app.command("serve", help=serve.HELP)(serve.serve)
 
 
 def _print_version(wanted: bool) -> None:
