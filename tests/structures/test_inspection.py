@@ -54,7 +54,10 @@ def test_sampled_trees_are_as_frequent_as_they_are_probable(normal_form):
     assert set(counts) <= {one.tree for one in known}
     for one in known:
         assert counts[one.tree] / 20_000 == pytest.approx(exp(one.log_prob), abs=0.015)
-    assert all(one.log_prob == pytest.approx(next(k.log_prob for k in known if k.tree == one.tree)) for one in drawn[:50])
+    assert all(
+        one.log_prob == pytest.approx(next(k.log_prob for k in known if k.tree == one.tree))
+        for one in drawn[:50]
+    )
 
 
 @pytest.mark.parametrize("normal_form", [False, True])
@@ -80,7 +83,8 @@ def test_posterior_is_that_of_enumeration(normal_form):
     emissions[0, 2, 4] = -inf
     posterior = tagging_posterior(distribution, emissions)
     joint = {
-        one.tree: one.log_prob + sum(float(emissions[0, token, place]) for place, token in enumerate(one.order))
+        one.tree: one.log_prob
+        + sum(float(emissions[0, token, place]) for place, token in enumerate(one.order))
         for one in everything(distribution)
     }
     total = torch.tensor(list(joint.values()), dtype=torch.float64).logsumexp(0).item()

@@ -28,7 +28,9 @@ Examples:
 def serve(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or saved models.")],
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen at; 0 takes a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[
+        int, typer.Option(help="The port to listen at; 0 takes a free one.", min=0, max=65535)
+    ] = 8000,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="A host name by which browsers may ask, beside localhost."),

@@ -52,7 +52,9 @@ def explain(
         derivation = derivation_of_order(read_sentence.distribution, explanation.order)
     output = model.target.encode(prediction.tokens)
     account = account_of(read_sentence, derivation, explanation.order, output, prediction.score)
-    if account.target != explanation.target:  # pieces of words that were cut otherwise than the model wrote them
+    if (
+        account.target != explanation.target
+    ):  # pieces of words that were cut otherwise than the model wrote them
         account = replace(account, alignment=None)
     return replace(account, target=explanation.target, segments=explanation.segments)
 

@@ -49,7 +49,9 @@ def _unknown(sentence: ReadSentence, words: Sequence[str], output: Sequence[int]
     if UNKNOWN_ID not in output:
         return ()
     lost = [word for word in dict.fromkeys(words) if UNKNOWN_ID in sentence.model.target.encode([word])]
-    return (f"The model cannot write these words of the target, and takes them as unknown: {', '.join(lost)}.",)
+    return (
+        f"The model cannot write these words of the target, and takes them as unknown: {', '.join(lost)}.",
+    )
 
 
 def _in_the_only_order(sentence: ReadSentence, output: Sequence[int]) -> Account:
@@ -73,7 +75,9 @@ def _summed(
     written = sum(float(emissions[0, token, place]) for place, token in enumerate(best.order))
     prior = account.sureness.order
     order = None if prior is None else finite(prior + written - posterior.log_likelihood)
-    alignment = rounded(posterior.alignment.T.tolist())  # [output word][token], and here also [position][token]
+    alignment = rounded(
+        posterior.alignment.T.tolist()
+    )  # [output word][token], and here also [position][token]
     return replace(
         account,
         nodes=nodes_of(best.tree, judge_of(posterior.rules), distribution.normal_form),
@@ -105,7 +109,9 @@ def _rescored(sentence: ReadSentence, distribution: SeparablePermutation, output
     best = int(joint.argmax())
     chosen = list(candidates.values())[best]
     account = account_of(sentence, chosen, chosen.order, output, float(likelihoods[best]))
-    within = chosen.log_prob - float(priors[best])  # of the tree, given its order: the output says nothing about it
+    within = chosen.log_prob - float(
+        priors[best]
+    )  # of the tree, given its order: the output says nothing about it
     order_log_prob = float(shares[best].log())
     matrix = torch.nn.functional.one_hot(orders, orders.shape[1]).double()
     held = float(priors.logsumexp(0).exp())
@@ -127,9 +133,7 @@ def _rescoring_note(orders: int, held: float) -> str:
     )
 
 
-def _likelihoods(
-    sentence: ReadSentence, orders: Tensor, output: Sequence[int], at_once: int = 16
-) -> Tensor:
+def _likelihoods(sentence: ReadSentence, orders: Tensor, output: Sequence[int], at_once: int = 16) -> Tensor:
     """Of the output, given each order."""
     parts = []
     for some in orders.split(at_once):

@@ -85,8 +85,9 @@ def lay_out(account: Account) -> Layout:
     left = MARGIN + LABELS
     source_widths = [_width(word) for word in account.source]
     target_widths = [BOLD * _width(word) for word in account.target]
-    source = _row(source_widths, left)
     reordered, target, columns = _lower_rows(account, source_widths, target_widths, left)
+    room = max((box.right for box in (*(reordered or ()), *target)), default=left) - left
+    source = _row(source_widths, left, _wider_gap(source_widths, room))
     right = max(box.right for box in (*source, *(reordered or ()), *target, Box(left, 0)))
     source, reordered, target, columns = _centred(right, source, reordered, target, columns)
     tree_height = _tree_height(account.nodes)
@@ -111,12 +112,18 @@ def _width(word: str) -> float:
     return max(text_width(shortened(word)) * SIZE, SIZE)
 
 
-def _row(widths: Sequence[float], left: float) -> tuple[Box, ...]:
+def _row(widths: Sequence[float], left: float, gap: float = GAP) -> tuple[Box, ...]:
     boxes = []
     for width in widths:
         boxes.append(Box(left + width / 2, width))
-        left += width + GAP
+        left += width + gap
     return tuple(boxes)
+
+
+def _wider_gap(widths: Sequence[float], room: float) -> float:
+    """What spreads a row over the room that the rows below take, within reason: lines become straighter."""
+    spare = room - sum(widths)
+    return min(max(GAP, spare / max(len(widths) - 1, 1)), 3 * GAP)
 
 
 def _lower_rows(
@@ -174,7 +181,8 @@ def _centred(
     if reordered is not None and columns:
         shift = (right - lower) / 2
         moved = tuple(
-            Column(one.source, one.target, _move(one.above, shift), _move(one.below, shift)) for one in columns
+            Column(one.source, one.target, _move(one.above, shift), _move(one.below, shift))
+            for one in columns
         )
         return source, _moved(reordered, shift), _moved(target, shift), moved
     if reordered is not None:

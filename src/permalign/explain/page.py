@@ -53,5 +53,7 @@ def _section(heading: str, account: Account) -> str:
 
 def _comparison(comparison: Comparison) -> str:
     if not comparison.trees_differ:
-        return "<section><p>Greedy, Viterbi and the most probable permutation agree on the tree.</p></section>"
+        return (
+            "<section><p>Greedy, Viterbi and the most probable permutation agree on the tree.</p></section>"
+        )
     return "".join(_section(f"{way.name}: {way.meaning}", way.account) for way in comparison.ways)

@@ -79,7 +79,9 @@ def _tree(account: Account, layout: Layout) -> str:
         for child in node.children:
             to_x, to_y = layout.nodes[child]
             branches.append(
-                element("path", class_="branch", d=_path("M", x, y, "L", to_x, to_y), data_height=found[place])
+                element(
+                    "path", class_="branch", d=_path("M", x, y, "L", to_x, to_y), data_height=found[place]
+                )
             )
         if node.rule is not None:
             nodes.append(_node(node, account.source, (x, y), found[place], _split(account, node)))
@@ -98,7 +100,11 @@ def _split(account: Account, node: Node) -> str:
 
 def _node(node: Node, words: Sequence[str], at: tuple[float, float], height: int, split: str) -> str:
     kind = NAMES[node.rule or "S"]
-    sure = "" if node.probability is None else f", probability {node.probability:.2f}, {node.entropy or 0:.2f} bits"
+    sure = (
+        ""
+        if node.probability is None
+        else f", probability {node.probability:.2f}, {node.entropy or 0:.2f} bits"
+    )
     label = "" if node.label is None else f" {node.label}"
     content = [
         element("title", safe(f"{kind}{label}: {split}{sure}")),
@@ -205,7 +211,9 @@ def _segments(account: Account, layout: Layout) -> str:
     if layout.columns:
         return "".join(_segment(account, layout, column) for column in layout.columns)
     words = (
-        element("text", safe(shortened(word)), x=layout.target[place].x, y=layout.target_y, class_="text written")
+        element(
+            "text", safe(shortened(word)), x=layout.target[place].x, y=layout.target_y, class_="text written"
+        )
         for place, word in enumerate(account.target)
     )
     return "".join(words)

@@ -1,7 +1,9 @@
 """Runs as they lie on the disk: the best model, and the checkpoints of its training."""
 
+import json
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 
@@ -19,11 +21,13 @@ class Run:
         name: what it is called in the explorer.
         models: the folder of every model in it: the best, and checkpoints by their names, oldest first.
         about: what it is made of, in a few words.
+        examples: sentences to try, short ones of those it was tested on.
     """
 
     name: str
     models: dict[str, Path]
     about: str
+    examples: tuple[str, ...] = ()
 
 
 def load(folder: Path) -> Transducer:
@@ -36,12 +40,29 @@ def load(folder: Path) -> Transducer:
 def find_run(folder: Path, name: str) -> Run:
     """What a run's folder holds; its best model is loaded once, to see that it can be."""
     options = load(folder).options
-    checkpoints = sorted(path for path in folder.glob("checkpoints/step-*") if (path / "config.json").is_file())
+    checkpoints = sorted(
+        path for path in folder.glob("checkpoints/step-*") if (path / "config.json").is_file()
+    )
     models = {BEST: folder, **{path.name: path for path in checkpoints}}
     reorderer = options.reorderer.kind
     if reorderer == "separable":
         reorderer = f"separable ({options.reorderer.objective})"
-    return Run(name, models, f"reorderer {reorderer}, head {options.head.kind.replace('_', ' ')}")
+    about = f"reorderer {reorderer}, head {options.head.kind.replace('_', ' ')}"
+    return Run(name, models, about, _examples(folder / "predictions" / "dev.jsonl"))
+
+
+def _examples(predictions: Path, most: int = 4, looked_at: int = 40, longest: int = 12) -> tuple[str, ...]:
+    """Some sentences of a run's predictions, those of middle length first; none where there are no predictions."""
+    found: dict[str, int] = {}
+    try:
+        with predictions.open(encoding="utf-8") as lines:
+            for line in islice(lines, looked_at):
+                words = json.loads(line)["source"]
+                if 3 <= len(words) <= longest:
+                    found[" ".join(words)] = len(words)
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()  # they are a convenience; what is wrong with the file is for others to say
+    return tuple(sorted(found, key=lambda sentence: -found[sentence])[:most])
 
 
 def find_runs(folders: list[Path]) -> dict[str, Run]:

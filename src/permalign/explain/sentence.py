@@ -92,7 +92,9 @@ def read(model: Transducer, sentence: str | Sequence[str]) -> ReadSentence:
 
 
 @torch.no_grad()
-def written_in_order(sentence: ReadSentence, order: Sequence[int], beam: int) -> tuple[tuple[int, ...], float]:
+def written_in_order(
+    sentence: ReadSentence, order: Sequence[int], beam: int
+) -> tuple[tuple[int, ...], float]:
     """What the head writes when the words stand in this order, and its log-probability given the order."""
     head, length = sentence.model.head, len(sentence.units)
     states = take_order(sentence.states, _row(order, sentence))

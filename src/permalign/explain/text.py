@@ -1,6 +1,6 @@
 """Accounts as text for a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import exp
 from unicodedata import category, combining, east_asian_width
 
@@ -28,7 +28,13 @@ def text(account: Account) -> str:
       saw ⠤⢄⣀⣀  ⣀⣀⡠⠤ her
       her ⠤⠔⠒⠒⠉⠉⠒⠒⠢⠤ saw
     """
-    parts = [_headline(account), *tree_and_order(account), _segments(account), _sureness(account), _notes(account)]
+    parts = [
+        _headline(account),
+        *tree_and_order(account),
+        _segments(account),
+        _sureness(account),
+        _notes(account),
+    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -131,7 +137,9 @@ def _crossing(account: Account, order: Sequence[int]) -> list[str]:
         canvas.line((0, 4 * token + 2), (2 * columns - 1, 4 * place + 2))
     wide = max(map(display_width, words))
     rows = zip(words, canvas.rows(), order, strict=True)
-    lines = (f"  {' ' * (wide - display_width(word))}{word} {drawn} {words[token]}" for word, drawn, token in rows)
+    lines = (
+        f"  {' ' * (wide - display_width(word))}{word} {drawn} {words[token]}" for word, drawn, token in rows
+    )
     return ["Order", *lines]
 
 

@@ -59,3 +59,22 @@ export function play(picture) {
 function appear(part, delay) {
   part.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 220, delay, fill: "backwards" });
 }
+
+// From one order to another: words glide from where they stood (`places`) to where they stand now.
+export function glide(picture, places) {
+  if (calm()) return;
+  const now = glide.places(picture);
+  for (const word of picture.querySelectorAll("[data-from]")) {
+    const [before, after] = [places.get(word.dataset.tokens), now.get(word.dataset.tokens)];
+    if (before === undefined || before === after) continue;
+    const away = `translate(${before - after}px, 0)`;
+    word.animate([{ transform: away }, { transform: "none" }], { duration: 380, easing: "ease-in-out" });
+  }
+  for (const part of picture.querySelectorAll(".tree, .lines, .segments")) appear(part, 120);
+}
+
+// Where each token stands in the reordered row.
+glide.places = (picture) => {
+  const words = [...picture.querySelectorAll("[data-from]")];
+  return new Map(words.map((word) => [word.dataset.tokens, Number(word.querySelector("text").getAttribute("x"))]));
+};
