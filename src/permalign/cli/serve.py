@@ -9,7 +9,7 @@ from permalign.cli.plain import plain_endings
 from permalign.errors import PermalignError
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
 HELP = """Open the explorer: type a sentence and see its tree, its words on their way to a new order, and the
 segments they become; compare two runs, slide between samples, step through a run's checkpoints.
@@ -47,7 +47,7 @@ def serve(
     listen(application, host, port, ready)
 
 
-def _application(runs: list[Path], longest: int, hosts: tuple[str, ...]) -> "FastAPI":
+def _application(runs: list[Path], longest: int, hosts: tuple[str, ...]) -> "ASGIApp":
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401

@@ -4,7 +4,7 @@ Text, pictures, pages and the explorer's JSON are all made from an `Account`, an
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from permalign.structures import Segment, Tree
@@ -127,16 +127,17 @@ class Comparison:
 
     ways: tuple[Way, ...]
     gap: float
-    trees_differ: bool = field(init=False)
-    orders_differ: bool = field(init=False)
-    outputs_differ: bool = field(init=False)
+    trees_differ: bool
+    orders_differ: bool
+    outputs_differ: bool
 
-    def __post_init__(self) -> None:
-        accounts = [way.account for way in self.ways]
+    @classmethod
+    def of(cls, ways: Sequence[Way], gap: float) -> "Comparison":
+        """A comparison that has seen what differs."""
+        accounts = [way.account for way in ways]
         shapes = {tuple((node.start, node.end, node.rule) for node in one.nodes) for one in accounts}
-        object.__setattr__(self, "trees_differ", len(shapes) > 1)
-        object.__setattr__(self, "orders_differ", len({one.order for one in accounts}) > 1)
-        object.__setattr__(self, "outputs_differ", len({one.target for one in accounts}) > 1)
+        orders, outputs = {one.order for one in accounts}, {one.target for one in accounts}
+        return cls(tuple(ways), gap, len(shapes) > 1, len(orders) > 1, len(outputs) > 1)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, strings and numbers."""

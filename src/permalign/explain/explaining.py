@@ -90,8 +90,8 @@ def compare(model: Transducer, sentence: str | Sequence[str], *, beam: int = 5) 
     for derivation in found.values():
         if derivation not in accounts:
             accounts[derivation] = _in_order(read_sentence, derivation, beam)
-    ways = tuple(Way(name, WAYS[name], accounts[derivation]) for name, derivation in found.items())
-    return Comparison(ways, gap)
+    ways = [Way(name, WAYS[name], accounts[derivation]) for name, derivation in found.items()]
+    return Comparison.of(ways, gap)
 
 
 @torch.no_grad()

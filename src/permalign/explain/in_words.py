@@ -1,6 +1,6 @@
 """Accounts in words, as HTML: what a picture shows, for those who hear a page, and the figures for all."""
 
-from permalign.explain.account import Account
+from permalign.explain.account import Account, Node
 from permalign.explain.markup import safe
 from permalign.explain.picture import NAMES
 from permalign.explain.text import probability
@@ -16,7 +16,9 @@ def sureness_list(account: Account) -> str:
     ]
     shown = [(name, probability(value), title) for name, value, title in rows if value is not None]
     if sure.entropy is not None:
-        shown.append(("doubt", f"{sure.entropy:.2f} bits", "Entropy of all trees: 0 bits is no doubt at all"))
+        shown.append(
+            ("entropy", f"{sure.entropy:.2f} bits", "Entropy of all trees: 0 bits is no doubt at all")
+        )
     items = "".join(
         f'<div title="{safe(title)}"><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>'
         for name, value, title in shown
@@ -43,7 +45,8 @@ def in_words(account: Account) -> str:
 
 def tree_list(account: Account) -> str:
     """The tree as lists within lists."""
-    written, waiting = [], ["</li></ul>", account.nodes[0], '<ul class="tree-list"><li>']
+    written: list[str] = []
+    waiting: list[str | Node] = ["</li></ul>", account.nodes[0], '<ul class="tree-list"><li>']
     while waiting:
         part = waiting.pop()
         if isinstance(part, str):

@@ -12,9 +12,9 @@ LONGEST = 26
 
 
 def safe(text: object) -> str:
-    """A text as it may stand in an element or in a quoted attribute.
+    r"""A text as it may stand in an element or in a quoted attribute.
 
-    >>> safe("<b>'x' & \\x00</b>")
+    >>> safe("<b>'x' & \x00</b>")
     '&lt;b&gt;&#x27;x&#x27; &amp; �&lt;/b&gt;'
     """
     return escape(FORBIDDEN.sub("\ufffd", str(text)), quote=True)

@@ -39,12 +39,14 @@ def load(folder: Path) -> Transducer:
 
 def find_run(folder: Path, name: str) -> Run:
     """What a run's folder holds; its best model is loaded once, to see that it can be."""
-    options = load(folder).options
+    model = load(folder)
+    model.predict([["a"]], longest=1)  # what compiles or loads at the first sentence does so now
+    options = model.options
     checkpoints = sorted(
         path for path in folder.glob("checkpoints/step-*") if (path / "config.json").is_file()
     )
     models = {BEST: folder, **{path.name: path for path in checkpoints}}
-    reorderer = options.reorderer.kind
+    reorderer: str = options.reorderer.kind
     if reorderer == "separable":
         reorderer = f"separable ({options.reorderer.objective})"
     about = f"reorderer {reorderer}, head {options.head.kind.replace('_', ' ')}"
@@ -78,7 +80,7 @@ def unique_names(folders: list[Path]) -> list[str]:
     >>> unique_names([Path("/runs/a/seed-1"), Path("/runs/b/seed-1"), Path("/runs/c")])
     ['a/seed-1', 'b/seed-1', 'c']
     """
-    names = []
+    names: list[str] = []
     for folder in folders:
         others = {other for other in folders if other != folder}
         parts = 1

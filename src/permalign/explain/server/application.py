@@ -19,7 +19,7 @@ from permalign.explain.runs import Models, Run
 from permalign.explain.sentence import finite
 from permalign.explain.server.docs_page import docs_page
 from permalign.explain.server.guard import Guard
-from permalign.explain.server.limits import Limits, TooMany, TooSlow, Workshop
+from permalign.explain.server.limits import Limits, TooManyError, TooSlowError, Workshop
 from permalign.explain.server.messages import (
     AboutSentence,
     Answered,
@@ -47,11 +47,11 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Asked(ValueError):
+class QuestionError(ValueError):
     """A question that cannot be answered, in plain words; a ValueError of ours is one too."""
 
 
-def application(runs: dict[str, Run], limits: Limits, hosts: Sequence[str] = ()) -> FastAPI:
+def application(runs: dict[str, Run], limits: Limits, hosts: Sequence[str] = ()) -> Guard:
     """An application for some runs. Files of the page are read now: no request leads to the file system."""
     workshop = Workshop(limits.waiting, limits.seconds)
 
@@ -69,11 +69,10 @@ def application(runs: dict[str, Run], limits: Limits, hosts: Sequence[str] = ())
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.add_middleware(Guard, limits=limits, hosts=tuple(hosts))
     _handle_errors(app)
     _add_page(app)
     _add_api(app, Models(runs), limits, workshop)
-    return app
+    return Guard(app, limits, hosts)
 
 
 def _add_page(app: FastAPI) -> None:
@@ -120,7 +119,7 @@ def _add_api(app: FastAPI, models: Models, limits: Limits, workshop: Workshop) -
     async def draw_samples(question: SampleQuestion) -> tuple[Explained, ...]:
         _require_short("sentence", question.sentence, limits)
         if question.count > limits.samples:
-            raise Asked(
+            raise QuestionError(
                 f"count is {question.count}, but at most {limits.samples} samples can be drawn at once."
             )
 
@@ -139,7 +138,7 @@ def _add_api(app: FastAPI, models: Models, limits: Limits, workshop: Workshop) -
     @app.post("/api/predict", summary="Outputs of several sentences", responses=FAILURES, tags=["explorer"])
     async def predict(question: PredictQuestion) -> tuple[Answered, ...]:
         if len(question.sentences) > limits.batch:
-            raise Asked(
+            raise QuestionError(
                 f"there are {len(question.sentences)} sentences, but at most {limits.batch} fit a request."
             )
         for sentence in question.sentences:
@@ -172,16 +171,18 @@ def _add_api(app: FastAPI, models: Models, limits: Limits, workshop: Workshop) -
 
 
 def _require_short(name: str, text: str, limits: Limits) -> None:
-    """An `Asked` for a text that is empty or too long."""
+    """An `QuestionError` for a text that is empty or too long."""
     if len(text) > limits.characters:
-        raise Asked(
+        raise QuestionError(
             f"the {name} has {len(text):,} characters, but at most {limits.characters:,} are read. Shorten it."
         )
     words = len(text.split())
     if words == 0:
-        raise Asked(f"the {name} is empty; write at least one word.")
+        raise QuestionError(f"the {name} is empty; write at least one word.")
     if words > limits.words:
-        raise Asked(f"the {name} has {words:,} words, but at most {limits.words} are read. Shorten it.")
+        raise QuestionError(
+            f"the {name} has {words:,} words, but at most {limits.words} are read. Shorten it."
+        )
 
 
 def _handle_errors(app: FastAPI) -> None:
@@ -205,13 +206,17 @@ def _handle_errors(app: FastAPI) -> None:
     async def unknown(_: Request, error: LookupError) -> JSONResponse:
         return failure(404, str(error))
 
-    @app.exception_handler(TooMany)
-    async def busy(_: Request, error: TooMany) -> JSONResponse:
+    @app.exception_handler(TooManyError)
+    async def busy(_: Request, error: TooManyError) -> JSONResponse:
         return failure(429, "the server is busy; try again.", {"Retry-After": str(error.seconds)})
 
-    @app.exception_handler(TooSlow)
-    async def slow(_: Request, error: TooSlow) -> JSONResponse:
+    @app.exception_handler(TooSlowError)
+    async def slow(_: Request, error: TooSlowError) -> JSONResponse:
         return failure(503, "the answer took too long; try a shorter sentence.", {"Retry-After": "5"})
+
+    @app.exception_handler(Exception)
+    async def unexpected(_: Request, error: Exception) -> JSONResponse:
+        return failure(500, "something went wrong here; the server's own output says what.")
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> JSONResponse:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from permalign.explain.server.limits import Buckets, Limits, TooMany
+from permalign.explain.server.limits import Buckets, Limits, TooManyError
 
 POLICY = "; ".join(
     [
@@ -33,7 +33,7 @@ BODY_SECONDS = 10.0
 """How long a client may take to send its request."""
 
 
-class Refusal(Exception):
+class RefusedError(Exception):
     """A request that is not let in: a status and the reason in plain words."""
 
     def __init__(self, status: int, reason: str, retry_after: int | None = None) -> None:
@@ -73,7 +73,7 @@ class Guard:
             self._require_host(scope)
             self._require_rate(scope)
             body = await self._body(scope, receive)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             await _answer(refusal, send_with_headers)
             return
         await self._app(scope, _replayed(body, receive), send_with_headers)
@@ -83,7 +83,7 @@ class Guard:
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         name = name.strip("[]")
         if name not in self._hosts and not _is_address(name):
-            raise Refusal(
+            raise RefusedError(
                 421, "This server does not answer to that host name. Start it with --allow-host if it should."
             )
 
@@ -93,8 +93,10 @@ class Guard:
         client = scope.get("client")
         try:
             self._buckets.take(client[0] if client else "")
-        except TooMany as error:
-            raise Refusal(429, f"Too many requests; try again in {error.seconds} s.", error.seconds) from None
+        except TooManyError as error:
+            raise RefusedError(
+                429, f"Too many requests; try again in {error.seconds} s.", error.seconds
+            ) from None
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, if it is small enough and comes soon enough."""
@@ -103,7 +105,7 @@ class Guard:
             raise self._too_large()
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = b""
+                body: bytes = b""
                 while True:
                     message = await receive()
                     body += message.get("body", b"")
@@ -112,10 +114,10 @@ class Guard:
                     if not message.get("more_body", False):
                         return body
         except TimeoutError:
-            raise Refusal(408, "The request did not arrive in time.") from None
+            raise RefusedError(408, "The request did not arrive in time.") from None
 
-    def _too_large(self) -> Refusal:
-        return Refusal(
+    def _too_large(self) -> RefusedError:
+        return RefusedError(
             413, f"The request is larger than {self._limits.body:,} bytes; send a shorter sentence."
         )
 
@@ -143,7 +145,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _answer(refusal: Refusal, send: Send) -> None:
+async def _answer(refusal: RefusedError, send: Send) -> None:
     body = json.dumps({"error": refusal.reason}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refusal.retry_after is not None:

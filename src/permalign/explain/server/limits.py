@@ -38,7 +38,7 @@ class Limits:
     rate: float = 5.0
 
 
-class TooMany(Exception):
+class TooManyError(Exception):
     """More than can be worked on now; comes with the seconds after which to ask again."""
 
     def __init__(self, seconds: float) -> None:
@@ -46,7 +46,7 @@ class TooMany(Exception):
         self.seconds = max(1, round(seconds))
 
 
-class TooSlow(Exception):
+class TooSlowError(Exception):
     """An answer took longer than it may."""
 
 
@@ -64,7 +64,7 @@ class Buckets:
     >>> buckets.take("here")
     >>> buckets.take("here")
     Traceback (most recent call last):
-    permalign.explain.server.limits.TooMany: too many requests
+    permalign.explain.server.limits.TooManyError: too many requests
     >>> now[0] = 0.5
     >>> buckets.take("here")
     """
@@ -76,7 +76,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str) -> None:
-        """Take a token; `TooMany` if there is none."""
+        """Take a token; `TooManyError` if there is none."""
         now = self._clock()
         level, then = self._levels.pop(client, (self._burst, now))
         level = min(self._burst, level + (now - then) * self._rate)
@@ -85,14 +85,14 @@ class Buckets:
         if len(self._levels) > self._clients:
             self._levels.popitem(last=False)
         if not enough:
-            raise TooMany((1.0 - level) / self._rate)
+            raise TooManyError((1.0 - level) / self._rate)
 
 
 class Workshop:
     """One thread that works for all, a short queue before it, and a limit on how long anybody waits.
 
     Models share torch's threads, so a second sentence at the same time would only slow both. Work that takes too
-    long is answered with `TooSlow`; it keeps its place in the count until it is really done.
+    long is answered with `TooSlowError`; it keeps its place in the count until it is really done.
 
     Args:
         waiting: how many pieces of work may be in the shop.
@@ -107,7 +107,7 @@ class Workshop:
     async def do(self, work: Callable[[], Result]) -> Result:
         """The result of some work, whatever it raises included."""
         if self._inside >= self._waiting:
-            raise TooMany(1.0)
+            raise TooManyError(1.0)
         loop = asyncio.get_running_loop()
         self._inside += 1
         future = self._thread.submit(work)
@@ -116,7 +116,7 @@ class Workshop:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._seconds)
         except TimeoutError:
             future.cancel()
-            raise TooSlow from None
+            raise TooSlowError from None
 
     def _leave(self) -> None:
         self._inside -= 1

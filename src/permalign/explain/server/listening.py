@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from permalign.errors import PermalignError
 
@@ -22,7 +22,7 @@ class _Server(uvicorn.Server):
         self._ready()
 
 
-def listen(app: FastAPI, host: str, port: int, ready: Callable[[str], None]) -> None:
+def listen(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve an application until Ctrl-C (or SIGTERM), which ends it quietly.
 
     Args:

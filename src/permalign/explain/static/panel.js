@@ -14,6 +14,7 @@ export class Panel {
     this.turn = 0; // answers that come back after a newer question are dropped
     this.element = document.getElementById("panel").content.cloneNode(true).querySelector("section");
     this.element.setAttribute("aria-label", run.name);
+    this.element.classList.add("empty");
     this.find("h2").textContent = run.name;
     this.find(".about").textContent = run.about;
     // the best model stands at the right end, where training ended
@@ -94,6 +95,7 @@ export class Panel {
   }
 
   draw(explained, move) {
+    this.element.classList.remove("empty");
     const markup = new DOMParser().parseFromString(explained.html, "text/html").body;
     const before = this.find(".permalign-picture");
     const places = before && move === glide ? glide.places(before) : null;
