@@ -20,6 +20,7 @@ ROWS = [
     {"building", "saving"},
     {"model"},
     {"training", "evaluation"},
+    {"explain"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, row in enumerate(ROWS) for name in row}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from permalign.showing import ShownInNotebooks
 from permalign.structures import Segment, Tree
 from permalign.structures.derivations import Rule
 
@@ -52,7 +53,7 @@ class Sureness:
 
 
 @dataclass(frozen=True)
-class Account:
+class Account(ShownInNotebooks):
     """What a model makes of one sentence.
 
     Attributes:
@@ -90,12 +91,6 @@ class Account:
     def to_json(self) -> dict[str, Any]:
         """Plain lists, strings and numbers."""
         return asdict(self)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        from permalign.explain.notebook import as_html
-
-        return as_html(self)
 
 
 @dataclass(frozen=True)

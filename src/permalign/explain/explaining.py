@@ -6,10 +6,11 @@ from dataclasses import replace
 import torch
 
 from permalign.explain.account import Account, Comparison, Way
+from permalign.explain.distributions import OrderDistribution, draw, tree_of_order
 from permalign.explain.given import explain_given
 from permalign.explain.sentence import ReadSentence, account_of, read, written_in_order
 from permalign.model import Transducer
-from permalign.structures import Derivation, SeparablePermutation, derivation_of_order, sample_derivations
+from permalign.structures import Derivation
 
 DERIVATIONS = 200
 """How many derivations the search for the most probable permutation looks at."""
@@ -49,7 +50,7 @@ def explain(
         raise AssertionError("predict was asked to explain")
     derivation = explanation.derivation
     if derivation is None and explanation.order is not None and read_sentence.distribution is not None:
-        derivation = derivation_of_order(read_sentence.distribution, explanation.order)
+        derivation = tree_of_order(read_sentence.distribution, explanation.order)
     output = model.target.encode(prediction.tokens)
     account = account_of(read_sentence, derivation, explanation.order, output, prediction.score)
     if (
@@ -71,11 +72,8 @@ def sample(
     if distribution is None:
         return ()
     generator = torch.Generator().manual_seed(seed)
-    drawn = sample_derivations(distribution, count, generator)
-    accounts: dict[Derivation, Account] = {}
-    for one in drawn:
-        if one not in accounts:
-            accounts[one] = _in_order(read_sentence, one, beam)
+    drawn = draw(distribution, count, generator)
+    accounts = {one: _in_order(read_sentence, *one, beam) for one in set(drawn)}
     return tuple(accounts[one] for one in drawn)
 
 
@@ -85,26 +83,32 @@ def compare(model: Transducer, sentence: str | Sequence[str], *, beam: int = 5) 
     distribution = read_sentence.distribution
     if distribution is None:
         return None
-    found, gap = _derivations(distribution)
-    accounts: dict[Derivation, Account] = {}
-    for derivation in found.values():
-        if derivation not in accounts:
-            accounts[derivation] = _in_order(read_sentence, derivation, beam)
-    ways = [Way(name, WAYS[name], accounts[derivation]) for name, derivation in found.items()]
+    found, gap = _choices(distribution)
+    accounts = {one: _in_order(read_sentence, *one, beam) for one in set(found.values())}
+    ways = [Way(name, WAYS[name], accounts[one]) for name, one in found.items()]
     return Comparison.of(ways, gap)
 
 
+Choice = tuple[tuple[int, ...], Derivation | None]
+"""An order, and the tree behind it."""
+
+
 @torch.no_grad()
-def _derivations(distribution: SeparablePermutation) -> tuple[dict[str, Derivation], float]:
-    """A derivation for each way to decode, and the gap of the last."""
+def _choices(distribution: OrderDistribution) -> tuple[dict[str, Choice], float]:
+    """An order for each way to decode, and the gap of the last."""
     probable = distribution.most_probable_order(DERIVATIONS)
-    tree = derivation_of_order(distribution, probable.order[0].tolist())
-    if tree is None:
-        raise AssertionError("the most probable order has a derivation")
+    order = tuple(probable.order[0].tolist())
     (greedy,), (best,) = distribution.greedy_derivation(), distribution.best_derivation()
-    return {"greedy": greedy, "viterbi": best, "permutation": tree}, float(probable.gap)
+    choices: dict[str, Choice] = {
+        "greedy": (greedy.order, greedy),
+        "viterbi": (best.order, best),
+        "permutation": (order, tree_of_order(distribution, order)),
+    }
+    return choices, float(probable.gap)
 
 
-def _in_order(sentence: ReadSentence, derivation: Derivation, beam: int) -> Account:
-    output, log_prob = written_in_order(sentence, derivation.order, beam)
-    return account_of(sentence, derivation, derivation.order, output, log_prob)
+def _in_order(
+    sentence: ReadSentence, order: tuple[int, ...], derivation: Derivation | None, beam: int
+) -> Account:
+    output, log_prob = written_in_order(sentence, order, beam)
+    return account_of(sentence, derivation, order, output, log_prob)

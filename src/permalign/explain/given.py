@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
 from permalign.explain.account import Account, Sureness, nodes_of, rounded
-from permalign.explain.sentence import ReadSentence, account_of, finite, judge_of
+from permalign.explain.distributions import OrderDistribution, judge_of, tree_of_order
+from permalign.explain.sentence import ReadSentence, account_of, finite
+from permalign.heads.base import Head
 from permalign.heads.tagging import TaggingHead
 from permalign.reorderers.discrete import take_order
-from permalign.structures import Derivation, SeparablePermutation, derivation_of_order, tagging_posterior
+from permalign.structures import Derivation, SeparablePermutation, tagging_posterior
 from permalign.text.batching import pad
 from permalign.text.codec import UNKNOWN_ID
 
@@ -23,6 +26,7 @@ def explain_given(sentence: ReadSentence, target: str | Sequence[str]) -> Accoun
     """The tree, order and alignment of a pair.
 
     - A separable reorderer with a tagging head that reads single words: everything is exact, summed over all trees.
+    - A separable reorderer with a head that searches all orders itself: the best tree and segments, exactly.
     - A separable reorderer with any other head: the orders of the most probable trees are rescored by the exact
       likelihood of the output in that order, and the best is shown. Exact given the order; the probability of the
       order is among those rescored, so an upper bound. A note says how much of the prior they hold.
@@ -38,8 +42,10 @@ def explain_given(sentence: ReadSentence, target: str | Sequence[str]) -> Accoun
     distribution, head = sentence.distribution, sentence.model.head
     if distribution is None:
         account = _in_the_only_order(sentence, output)
-    elif isinstance(head, TaggingHead) and head.encoder is None:
+    elif isinstance(distribution, SeparablePermutation) and _reads_single_words(head):
         account = _summed(sentence, distribution, head, output)
+    elif (found := _searched(sentence, distribution, output)) is not None:
+        account = found
     else:
         account = _rescored(sentence, distribution, output)
     return replace(account, given=True, notes=(*_unknown(sentence, words, output), *account.notes))
@@ -61,6 +67,35 @@ def _in_the_only_order(sentence: ReadSentence, output: Sequence[int]) -> Account
     order = sentence.reordering.order
     tokens = None if order is None else order[0].tolist()
     return account_of(sentence, None, tokens, output, log_prob)
+
+
+def _reads_single_words(head: Head) -> TypeGuard[TaggingHead]:
+    return isinstance(head, TaggingHead) and head.encoder is None
+
+
+def _searched(
+    sentence: ReadSentence, distribution: OrderDistribution, output: Sequence[int]
+) -> Account | None:
+    """The best derivation among all, for a head that can search it; its segments come with it."""
+    head: Any = sentence.model.head
+    search = getattr(head, "derivations_over_orders", None)
+    if search is None or not isinstance(distribution, SeparablePermutation):
+        return None
+    pair = (distribution, sentence.states, sentence.lengths, *_target(output, 1, sentence))
+    found = search(*pair)
+    if found is None:
+        return None
+    (best,) = found
+    total = float(head.log_likelihood_over_orders(*pair))
+    if best.log_prob == -torch.inf:
+        raise ValueError("this model cannot write the target, whatever the order of the words.")
+    account = account_of(sentence, best, best.order, output, total)
+    sureness = Sureness(finite(total), finite(best.log_prob - total), None, None)
+    note = (
+        "Tree and segments are the most probable ones given both sides, exactly, among all; the probability is of "
+        "both. The tree's nodes are judged without the target."
+    )
+    return replace(account, segments=best.segments, sureness=sureness, notes=(*account.notes, note))
 
 
 def _summed(
@@ -88,14 +123,14 @@ def _summed(
     )
 
 
-def _rescored(sentence: ReadSentence, distribution: SeparablePermutation, output: Sequence[int]) -> Account:
+def _rescored(sentence: ReadSentence, distribution: OrderDistribution, output: Sequence[int]) -> Account:
     """The best of the most probable trees' orders, by their joint probability with the output."""
     candidates: dict[tuple[int, ...], Derivation] = {}
     for derivation in distribution.top_derivations(CANDIDATES)[0]:
         candidates.setdefault(derivation.order, derivation)  # best first: the first is its order's best
     own = sentence.reordering.order
     if own is not None and (tokens := tuple(own[0].tolist())) not in candidates:
-        derivation_of_own = derivation_of_order(distribution, tokens)
+        derivation_of_own = tree_of_order(distribution, tokens)
         if derivation_of_own is not None:
             candidates[tokens] = derivation_of_own
     orders = torch.tensor(list(candidates), device=sentence.states.device)

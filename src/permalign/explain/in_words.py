@@ -6,8 +6,8 @@ from permalign.explain.picture import NAMES
 from permalign.explain.text import probability
 
 
-def sureness_list(account: Account) -> str:
-    """How sure the model is, as a list of terms."""
+def figures(account: Account) -> list[tuple[str, str, str]]:
+    """How sure the model is: name, value and meaning of what is known."""
     sure = account.sureness
     rows = [
         ("output", sure.output, "Probability of the output"),
@@ -19,9 +19,14 @@ def sureness_list(account: Account) -> str:
         shown.append(
             ("entropy", f"{sure.entropy:.2f} bits", "Entropy of all trees: 0 bits is no doubt at all")
         )
+    return shown
+
+
+def sureness_list(account: Account) -> str:
+    """How sure the model is, as a list of terms."""
     items = "".join(
         f'<div title="{safe(title)}"><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>'
-        for name, value, title in shown
+        for name, value, title in figures(account)
     )
     return f'<dl class="sureness">{items}</dl>' if items else ""
 

@@ -1,7 +1,8 @@
 """What a notebook shows of our objects. `permalign.showing` finds this module when it is asked for."""
 
 from permalign.explain.account import Account, nodes_of
-from permalign.explain.in_words import notes_list, sureness_list
+from permalign.explain.in_words import figures, notes_list
+from permalign.explain.markup import safe
 from permalign.explain.picture import svg
 from permalign.prediction import Explanation
 from permalign.structures import Derivation
@@ -16,7 +17,11 @@ def as_html(shown: Account | Explanation | Derivation) -> str:
     True
     """
     account = account_of(shown)
-    return f'<div style="overflow-x:auto">{svg(account)}</div>{sureness_list(account)}{notes_list(account)}'
+    return f'<div style="overflow-x:auto">{svg(account)}</div>{notes_list(account)}<p>{safe(_figures(account))}</p>'
+
+
+def _figures(account: Account) -> str:
+    return ", ".join(f"{name} {value}" for name, value, _ in figures(account))
 
 
 def account_of(shown: Account | Explanation | Derivation) -> Account:

@@ -3,6 +3,7 @@
 from importlib.resources import files
 
 from permalign.explain.account import Account, Comparison
+from permalign.explain.heatmap import heatmaps
 from permalign.explain.in_words import in_words, notes_list, sureness_list
 from permalign.explain.markup import safe
 from permalign.explain.picture import svg
@@ -36,7 +37,7 @@ def fragment(account: Account) -> str:
     return (
         f'<div class="scroller" tabindex="0" role="region" aria-label="picture">{svg(account, standalone=False)}</div>'
         f"{sureness_list(account)}{notes_list(account)}"
-        f"<details><summary>In words</summary>{in_words(account)}</details>"
+        f'{heatmaps(account)}<details class="words"><summary>In words</summary>{in_words(account)}</details>'
     )
 
 

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from permalign.decoding.beam import beam_search
-from permalign.explain.account import Account, Judge, Sureness, nodes_of, rounded
-from permalign.kernels.layout import words_of_split_count
+from permalign.explain.account import Account, Sureness, nodes_of, rounded
+from permalign.explain.distributions import OrderDistribution, judge_of, option_weights, tree_log_prob
 from permalign.model import Transducer
 from permalign.reorderers.base import Reordering
 from permalign.reorderers.discrete import take_order
-from permalign.structures import Derivation, Segment, SeparablePermutation, Tree, span_options
-from permalign.structures.derivations import RULES, Rule
+from permalign.structures import Derivation, Segment
 from permalign.text.batching import pad
 from permalign.text.codec import UNKNOWN_ID
 
@@ -42,10 +41,9 @@ class ReadSentence:
     reordering: Reordering
 
     @property
-    def distribution(self) -> SeparablePermutation | None:
-        """Over orders, where the reorderer has one that can be looked into."""
-        found = self.reordering.distribution
-        return found if isinstance(found, SeparablePermutation) else None
+    def distribution(self) -> OrderDistribution | None:
+        """Over orders, where the reorderer has one."""
+        return self.reordering.distribution
 
     @property
     def unknown(self) -> tuple[int, ...]:
@@ -87,6 +85,10 @@ def read(model: Transducer, sentence: str | Sequence[str]) -> ReadSentence:
     source, lengths = (tensor.to(model.device) for tensor in pad([numbers]))
     with torch.no_grad():
         states = model.embeddings(source)
+        if (
+            encoder := getattr(model, "encoder", None)
+        ) is not None:  # words in context, before any reordering
+            states = encoder(states, lengths)
         reordering = model.reorderer(source, lengths, states)
     return ReadSentence(model, words, tuple(model.source.units(words)), source, lengths, states, reordering)
 
@@ -128,20 +130,6 @@ def _row(order: Sequence[int], sentence: ReadSentence) -> Tensor:
     return torch.tensor([list(order)], device=sentence.states.device)
 
 
-def judge_of(rules: Tensor) -> Judge:
-    """Probabilities and entropies of a tree's nodes, by (weights of) the options of all spans, ``(splits, 2)``."""
-    words = words_of_split_count(rules.shape[0]) or 1
-
-    def judge(node: Tree, forbidden: Rule | None) -> tuple[float, float]:
-        options = span_options(rules, words, node.start, node.end, forbidden).double()
-        middle = node.children[0].end - node.start - 1
-        rule = RULES.index(node.rule) if node.rule is not None else 0
-        entropy = -torch.special.xlogy(options, options).sum() / log(2)
-        return round(float(options[middle, rule]), 6), round(abs(float(entropy)), 6)
-
-    return judge
-
-
 @torch.no_grad()
 def account_of(
     sentence: ReadSentence,
@@ -156,7 +144,7 @@ def account_of(
     order_log_prob = entropy = judge = None
     if distribution is not None:
         exact = distribution.double()
-        judge = judge_of(exact.rule_probabilities()[0])
+        judge = judge_of(option_weights(exact))
         entropy = max(0.0, float(exact.entropy()) / log(2))
         if order is not None:
             order_log_prob = finite(float(exact.log_prob(_row(order, sentence))))
@@ -169,7 +157,7 @@ def account_of(
         segments=segments,
         sureness=Sureness(
             output=finite(output_log_prob),
-            derivation=None if derivation is None else finite(derivation.log_prob),
+            derivation=None if derivation is None else finite(tree_log_prob(distribution, derivation)),
             order=order_log_prob,
             entropy=entropy,
         ),
@@ -181,7 +169,7 @@ def account_of(
 
 
 def _normal_form(sentence: ReadSentence) -> bool:
-    return sentence.distribution is not None and sentence.distribution.normal_form
+    return bool(getattr(sentence.distribution, "normal_form", False))
 
 
 def _alignment_note(sentence: ReadSentence, segments: object, output: Sequence[int]) -> tuple[str, ...]:

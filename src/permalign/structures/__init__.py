@@ -2,7 +2,12 @@
 
 import permalign.structures.divergence  # noqa: F401 (registers itself with torch.distributions)
 from permalign.structures.derivations import Derivation, Tree
-from permalign.structures.inspection import derivation_of_order, sample_derivations, span_options
+from permalign.structures.inspection import (
+    derivation_of_order,
+    log_prob_of_tree,
+    sample_derivations,
+    span_options,
+)
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
 from permalign.structures.search import ProbableOrder
 from permalign.structures.segmental import SegmentalAlignment
@@ -22,6 +27,7 @@ __all__ = [
     "Tree",
     "bracketed",
     "derivation_of_order",
+    "log_prob_of_tree",
     "sample_derivations",
     "span_options",
     "tagging_posterior",

@@ -83,6 +83,25 @@ def sample_derivations(
         return [_derivation(exact, chosen[0], float(log_partition)) for chosen in nodes]
 
 
+def log_prob_of_tree(distribution: SeparablePermutation, tree: Tree) -> float:
+    """The log-probability of one derivation of a single sentence. O(n^3).
+
+    >>> uniform = SeparablePermutation(torch.zeros(1, 1, 2))
+    >>> round(log_prob_of_tree(uniform, Tree(0, 2, "I", (Tree(0, 1), Tree(1, 2)))), 4)
+    -0.6931
+    """
+    _require_one(distribution)
+    nodes = [
+        (node.start, node.children[0].end, node.end, RULES.index(node.rule))
+        for node in tree.nodes()
+        if node.rule is not None
+    ]
+    chosen = torch.tensor(nodes, dtype=torch.int64, device=distribution.scores.device).view(-1, 4)
+    exact = distribution.double()
+    with torch.no_grad():
+        return _derivation(exact, chosen, float(exact.log_partition())).log_prob
+
+
 def _derivation(distribution: SeparablePermutation, nodes: Tensor, log_partition: float) -> Derivation:
     length = int(distribution.lengths[0])
     chosen = nodes[: length - 1]

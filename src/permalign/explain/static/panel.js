@@ -99,11 +99,12 @@ export class Panel {
     const markup = new DOMParser().parseFromString(explained.html, "text/html").body;
     const before = this.find(".permalign-picture");
     const places = before && move === glide ? glide.places(before) : null;
-    const open = this.find(".picture details")?.open ?? false;
+    const open = new Set([...this.element.querySelectorAll(".picture details[open] > summary")].map((one) => one.textContent));
     this.find(".output bdi").textContent = explained.account.target.join(" ") || "∅";
     this.find(".picture").replaceChildren(...markup.childNodes);
-    const details = this.find(".picture details");
-    if (details) details.open = open;
+    for (const summary of this.element.querySelectorAll(".picture summary")) {
+      summary.parentElement.open = open.has(summary.textContent); // what was unfolded stays so
+    }
     const picture = this.find(".permalign-picture");
     enliven(picture);
     if (places) glide(picture, places);
