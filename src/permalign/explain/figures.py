@@ -1,12 +1,13 @@
-"""Figures for papers, with matplotlib: every function gives a ``Figure`` to be saved, as PDF for one.
+"""Figures for papers, with matplotlib.
 
-expected_matrix(explain(model, "a sentence")).savefig("matrix.pdf")
+save(expected_matrix(explain(model, "a sentence")), "matrix.pdf")
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from permalign.errors import PermalignError
 from permalign.explain.account import Account
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 WIDTH = 3.3
 """Of a column of a paper, in inches."""
-STYLE = {
+STYLE: Any = {
     "font.size": 8,
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,
@@ -75,6 +76,12 @@ def accuracy_by_length(results: Mapping[str, Iterable[tuple[int, bool]]]) -> "Fi
         if len(results) > 1:
             axes.legend(frameon=False)
         return figure
+
+
+def save(figure: "Figure", path: str | Path) -> None:
+    """Write a figure, as its file's ending says; text stays text that can be searched and copied."""
+    with _style():
+        figure.savefig(path)
 
 
 def _matrix(
