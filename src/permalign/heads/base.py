@@ -61,17 +61,6 @@ class Head(nn.Module, ABC):
     def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> Decoder:
         """One row for each sentence, with nothing written yet."""
 
-    def segments(
-        self,
-        states: Float[Tensor, "batch n width"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch m"],
-        target_lengths: Int[Tensor, " batch"],
-        order: Int[Tensor, "batch n"] | None,
-    ) -> list[list[Segment]] | None:
-        """Which source tokens stand behind which words of an output; None for a head without alignments."""
-        return None
-
     def alignment_posteriors(
         self,
         states: Float[Tensor, "batch n width"],
@@ -83,4 +72,15 @@ class Head(nn.Module, ABC):
 
         Cells are the positions of the reordered source; a head may have one more, at the end. 0 at padding.
         """
+        return None
+
+    def segments(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+        order: Int[Tensor, "batch n"] | None,
+    ) -> list[list[Segment]] | None:
+        """Which source tokens stand behind which words of an output; None for a head without alignments."""
         return None
