@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import average, compare, data, demo, evaluate, predict, train, tune
+from permalign.cli import average, compare, data, demo, evaluate, explain, predict, serve, train, tune
 
 app = typer.Typer(
     name="permalign",
@@ -25,6 +25,8 @@ app.command(help=evaluate.HELP, short_help="Measure a run on the splits of its t
 app.command(help=predict.HELP, short_help="Answer sentences from standard input.")(predict.predict)
 app.command(help=compare.HELP, short_help="Tell whether one system is better than another.")(compare.compare)
 app.command(help=tune.HELP)(tune.tune)
+app.command("explain", help=explain.HELP)(explain.explain)
+app.command("serve", help=serve.HELP)(serve.serve)
 
 
 def _print_version(wanted: bool) -> None:
