@@ -150,6 +150,10 @@ class LabelledPermutation(Distribution):
             self.lengths.repeat(copies),
         )
 
+    def select(self, rows: Int[Tensor, " rows"]) -> "LabelledPermutation":
+        """The distributions of some sentences, in any order and number."""
+        return self._with(self.token_scores[rows], self.split_scores[rows], self.lengths[rows])
+
     def double(self) -> "LabelledPermutation":
         """The same distribution in double precision."""
         scores = {name: part.double() for name, part in self._scores().items()}
