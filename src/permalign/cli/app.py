@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import average, compare, data, evaluate, predict, reproduce, train
+from permalign.cli import average, compare, data, demo, evaluate, predict, reproduce, train, tune
 
 app = typer.Typer(
     name="permalign",
@@ -17,12 +17,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command(help=demo.HELP)(demo.demo)
 app.add_typer(data.app, name="data")
 app.command(help=train.HELP)(train.train)
 app.command(help=average.HELP)(average.average)
 app.command(help=evaluate.HELP, short_help="Measure a run on the splits of its task.")(evaluate.evaluate)
 app.command(help=predict.HELP, short_help="Answer sentences from standard input.")(predict.predict)
 app.command(help=compare.HELP, short_help="Tell whether one system is better than another.")(compare.compare)
+app.command(help=tune.HELP)(tune.tune)
 app.command(help=reproduce.HELP, short_help="Run the cells of a table of the paper.")(reproduce.reproduce)
 
 
