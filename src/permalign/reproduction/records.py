@@ -69,7 +69,7 @@ class RunRecord:
         options: all that differed from the defaults.
         environment: versions, machine and commit at the beginning of training.
         training: why it ended, its steps, seconds and processor seconds; empty until it has ended.
-        dev: split, metric, best score and step, and the scores of all evaluations.
+        dev: split, metric, best score and step, the best scores of restarts, and the scores of all evaluations.
         tests: metrics and more by the key of the trial.
         failure: why it could not be finished, if so.
     """

@@ -104,17 +104,24 @@ def train(job: Job, record: RunRecord) -> None:
     step, score = progress.kept[0]
     record.environment = json.loads((job.folder / "environment.json").read_text("utf-8"))
     record.environment.pop("command", None)  # that of this process; the record has one for people
+    attempts = [
+        read_progress(state)
+        for folder in sorted((job.folder / "attempts").glob("seed-*"))
+        if (state := latest_state(folder / "state")) is not None
+    ]
+    all_of_it = (progress, *attempts)
     record.training = {
         "ended": progress.finished,
         "steps": progress.step,
-        "seconds": round(progress.seconds, 1),
-        "processor_seconds": round(progress.processor_seconds, 1),
+        "seconds": round(sum(one.seconds for one in all_of_it), 1),
+        "processor_seconds": round(sum(one.processor_seconds for one in all_of_it), 1),
     }
     record.dev = {
         "split": options.dev,
         "metric": metric,
         "best": score,
         "step": step,
+        "attempts": [one.best for one in attempts],
         "scores": [[line["step"], line[metric]] for line in evaluations],
     }
 
