@@ -8,6 +8,7 @@ from permalign.reproduction.records import Records, RunKey
 from permalign.reproduction.report import as_markdown, write_report
 from permalign.reproduction.summary import p_values, summarise
 from permalign.reproduction.tables import TABLES, get_table
+from permalign.reproduction.trail import write_trail
 from permalign.reproduction.work import Job
 from permalign.tasks.registry import TaskChoiceError
 from permalign.training.experiments import experiment_names
@@ -83,6 +84,19 @@ def test_another_config_is_another_run(tmp_path):
     records.write(record_of(table.by_name["good/plain"], 0, [True], settings=["training.steps=7"]))
     assert not summarise(table, records)["good/plain"].records
     assert summarise(table, records, ["training.steps=7"])["good/plain"].records
+
+
+def test_the_trail_has_every_run_whatever_came_of_it(tmp_path):
+    table, records = small_table(tmp_path), Records(tmp_path / "runs")
+    records.write(record_of(table.by_name["good/plain"], 0, [True, False], settings=["training.steps=7"]))
+    failed = record_of(table.by_name["bad/plain"], 1, [True])
+    failed.dev, failed.tests, failed.failure = {}, {}, "there was no room"
+    records.write(failed)
+    lines = write_trail(records, tmp_path).read_text().splitlines()[-2:]
+    bad, given_up = sorted(lines, key=lambda line: "no room" not in line)
+    assert "--set training.steps=7" in given_up
+    assert "40.0 exact_match, step 5 | iid/dev plain 50.0" in given_up
+    assert "failed: there was no room" in bad
 
 
 def test_systems_are_tested_against_the_best_baseline(tmp_path):

@@ -17,7 +17,8 @@ HELP = """Run the cells of a table of the paper, and write it with the paper's n
 
 TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation) or table5 (answers with their reasons).
 What was run before is not run again; a run that was stopped goes on exactly where it was. The result is
-RESULTS/TABLE.md and RESULTS/TABLE.json, and one file for each run in RESULTS/runs.
+RESULTS/TABLE.md and RESULTS/TABLE.json, one file for each run in RESULTS/runs, and RESULTS/trail.md, which lists
+every run that was ever made with its score on dev.
 
 \b
 Examples:
@@ -113,11 +114,10 @@ def _run(plan: "Plan", processes: int | None, budget: float | None) -> "Outcome"
 def _write(table: "Table", records: "Records", folder: Path, settings: list[str]) -> None:
     from permalign.reproduction.plots import write_plots
     from permalign.reproduction.report import write_report
+    from permalign.reproduction.trail import write_trail
 
-    for path in (
-        *write_report(table, records, folder, settings),
-        *write_plots(table, records, folder, settings),
-    ):
+    report = write_report(table, records, folder, settings)
+    for path in (*report, *write_plots(table, records, folder, settings), write_trail(records, folder)):
         typer.echo(path)
 
 

@@ -2,7 +2,8 @@
 
 A run is named by its experiment, a digest of all options that differ from the defaults, and its seed. So a changed
 config is another run with another file, and the files of all that were ever tried stay: nothing chosen by looking at
-test scores could hide. No example's text is in them, only whether each was answered right.
+test scores could hide. But for the few examples that a trial shows, no text of the data is in them, only whether each
+example was answered right.
 """
 
 import hashlib
