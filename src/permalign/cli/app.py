@@ -5,7 +5,19 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import average, compare, data, demo, evaluate, explain, predict, serve, train, tune
+from permalign.cli import (
+    average,
+    compare,
+    data,
+    demo,
+    evaluate,
+    explain,
+    predict,
+    reproduce,
+    serve,
+    train,
+    tune,
+)
 
 app = typer.Typer(
     name="permalign",
@@ -27,6 +39,7 @@ app.command(help=compare.HELP, short_help="Tell whether one system is better tha
 app.command(help=tune.HELP, short_help="Search for good options.")(tune.tune)
 app.command(help=explain.HELP, short_help="Show how an output came about.")(explain.explain)
 app.command(help=serve.HELP, short_help="Open the explorer, a page for runs.")(serve.serve)
+app.command(help=reproduce.HELP, short_help="Run the cells of a table of the paper.")(reproduce.reproduce)
 
 
 def _print_version(wanted: bool) -> None:

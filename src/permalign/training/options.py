@@ -60,6 +60,12 @@ class TrainingOptions(Options):
     epochs: Width | None = Field(
         None, description="stop after so many passes; with steps, what comes first counts"
     )
+    processor_minutes: float | None = Field(
+        None,
+        gt=0.0,
+        description="stop at the first evaluation after so much processor time, of all threads of the main process; "
+        "other programs on the machine do not shorten it",
+    )
     batch_size: Width = Field(16, description="the most examples of a batch")
     token_budget: Width = Field(
         8192, description="the most tokens of a batch, padding and both sides included"
