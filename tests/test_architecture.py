@@ -21,7 +21,7 @@ ROWS = [
     {"model"},
     {"evaluation"},
     {"training"},
-    {"demo", "runs"},
+    {"demo", "explain", "runs"},
     {"reproduction"},
     {"cli"},
 ]

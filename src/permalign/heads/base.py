@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor, nn
 
 from permalign.shapes import Float, Int
-from permalign.structures import Segment, SeparablePermutation, Transduction
+from permalign.structures import LabelledPermutation, Segment, SeparablePermutation, Transduction
 
 
 class Decoder(ABC):
@@ -61,6 +61,19 @@ class Head(nn.Module, ABC):
     def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> Decoder:
         """One row for each sentence, with nothing written yet."""
 
+    def alignment_posteriors(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "batch cells m"] | None:
+        """How probable it is, given the output, that each cell wrote each word; None for a head without alignments.
+
+        Cells are the positions of the reordered source; a head may have one more, at the end. 0 at padding.
+        """
+        return None
+
     def segments(
         self,
         states: Float[Tensor, "batch n width"],
@@ -74,7 +87,7 @@ class Head(nn.Module, ABC):
 
     def log_likelihood_over_orders(
         self,
-        distribution: SeparablePermutation,
+        distribution: SeparablePermutation | LabelledPermutation,
         states: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -92,7 +105,7 @@ class Head(nn.Module, ABC):
 
     def derivations_over_orders(
         self,
-        distribution: SeparablePermutation,
+        distribution: SeparablePermutation | LabelledPermutation,
         states: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],

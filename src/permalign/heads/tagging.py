@@ -15,7 +15,7 @@ from permalign.heads.words import (
     width_after,
 )
 from permalign.shapes import Float, Int
-from permalign.structures import Segment, SeparablePermutation
+from permalign.structures import LabelledPermutation, Segment, SeparablePermutation
 from permalign.text.codec import END_ID, UNKNOWN_ID
 
 
@@ -94,7 +94,7 @@ class TaggingHead(Head):
 
     def log_likelihood_over_orders(
         self,
-        distribution: SeparablePermutation,
+        distribution: SeparablePermutation | LabelledPermutation,
         states: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -142,6 +142,18 @@ class TaggingHead(Head):
             [Segment((token,), (position,)) for position, token in enumerate(tokens[:length])]
             for tokens, length in zip(order.tolist(), lengths.tolist(), strict=True)
         ]
+
+    def alignment_posteriors(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "batch cells m"]:
+        """Given the order there is no doubt: every position writes its own word."""
+        self._aligned_target(states, lengths, target, target_lengths, smoothing=0.0)
+        own = torch.eye(states.shape[1], target.shape[1], device=states.device, dtype=states.dtype)
+        return own * inside(lengths, states.shape[1])[:, :, None]
 
 
 class _TaggingDecoder(Decoder):

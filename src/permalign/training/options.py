@@ -48,7 +48,9 @@ class StageOptions(Options):
     """Some steps at the beginning that train by another objective."""
 
     steps: Width = Field(description="how many")
-    objective: Literal["soft", "hard", "samples", "exact"] = Field(description="of the separable reorderer")
+    objective: Literal["soft", "hard", "samples", "exact"] = Field(
+        description="of the separable or labelled reorderer"
+    )
 
 
 class TrainingOptions(Options):
@@ -88,6 +90,10 @@ class TrainingOptions(Options):
     stages: tuple[StageOptions, ...] = Field(
         (), description="first steps with other objectives, one after another"
     )
+    restarts: Width = Field(
+        1, description="try so many seeds for restart_steps each, and train with the one that is best on dev"
+    )
+    restart_steps: Width | None = Field(None, description="of each of several restarts")
     evaluate_every: Width = Field(
         200, description="steps between evaluations on dev; a checkpoint goes with each"
     )
@@ -154,6 +160,7 @@ class RunOptions(Options):
                 "first. Leave it out, or choose a reorderer."
             )
         self._require_stages()
+        self._require_restarts()
         for side, options in (("source", self.text.source), ("target", self.text.target)):
             if options.kind == "subwords" and options.minimum_count > 1:
                 raise ConfigError(
@@ -169,10 +176,10 @@ class RunOptions(Options):
         training, reorderer = self.training, self.model.reorderer
         if not training.stages:
             return
-        if reorderer.kind != "separable":
+        if reorderer.kind not in ("separable", "labelled"):
             raise ConfigError(
-                f"training.stages change the objective of a separable reorderer, but model.reorderer.kind is "
-                f"{reorderer.kind}. Leave training.stages out."
+                "training.stages change the objective of a separable or labelled reorderer, but model.reorderer.kind "
+                f"is {reorderer.kind}. Leave training.stages out."
             )
         together = sum(stage.steps for stage in training.stages)
         if training.steps is not None and together > training.steps:
@@ -185,6 +192,37 @@ class RunOptions(Options):
                 self.model.model_copy(update={"reorderer": changed}).require_fit()
             except ConfigError as error:
                 raise ConfigError(f"training.stages.{place}: {error}") from None
+
+    def _require_restarts(self) -> None:
+        training = self.training
+        if (training.restarts > 1) != (training.restart_steps is not None):
+            raise ConfigError(
+                "training.restarts and training.restart_steps go together; set both, or neither."
+            )
+        together = sum(stage.steps for stage in training.stages)
+        if training.restart_steps is not None and training.restart_steps < max(together, training.warmup + 1):
+            raise ConfigError(
+                f"training.restart_steps is {training.restart_steps}, but the warm-up takes {training.warmup} steps "
+                f"and the stages {together}: a restart that ends before tells little. Raise it."
+            )
+
+    def attempts(self) -> list[Self]:
+        """The short runs that restarts are: seeds of their own for every seed, and no restarts."""
+        training = self.training
+        short = {"steps": training.restart_steps, "epochs": None, "restarts": 1, "restart_steps": None}
+        return [
+            self.model_copy(
+                update={
+                    "seed": self.seed * training.restarts + number,
+                    "training": training.model_copy(update=short),
+                }
+            )
+            for number in range(training.restarts)
+        ]
+
+    def with_seed(self, seed: int) -> Self:
+        """The same with another seed, chosen among the restarts."""
+        return self.model_copy(update={"seed": seed})
 
     def objective_at(self, step: int) -> str:
         """The objective of the separable reorderer in a step, counted from 1."""

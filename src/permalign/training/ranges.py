@@ -73,7 +73,7 @@ class Range:
 
 
 def default_ranges(options: RunOptions) -> list[str]:
-    """What is searched if nothing else is asked for: what the paper tunes, as far as the model has it.
+    """What is searched if nothing else is asked for: rates, widths and dropout, as far as the model has them.
 
     The temperature's range is the paper's. Widths, dropout, the learning rate and the first steps that train the
     reorderer alone are searched around values that have served well.

@@ -32,6 +32,7 @@ PARTS = (
     "checkpoints",
     "state",
     "predictions",
+    "attempts",
 )
 DEV_PREDICTIONS = "dev.jsonl"
 PACKAGES = (
@@ -62,6 +63,7 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.state = self.path / "state"
         self.predictions = self.path / "predictions"
+        self.attempts = self.path / "attempts"
 
     def require_free(self, overwrite: bool = False) -> None:
         """What is there is never overwritten without being asked, and nothing but a run ever is."""
