@@ -69,7 +69,7 @@ def test_wrong_settings_are_named(setting, message):
         ),
         (
             {**ARITHMETIC, "training": {"steps": 9, "stages": [{"steps": 3, "objective": "exact"}]}},
-            "training.stages change the objective of a separable reorderer",
+            "training.stages change the objective of a separable or labelled reorderer",
         ),
         (
             {
