@@ -27,8 +27,8 @@ def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = 
         folders = checkpoints_of(folders[0])
     if len(folders) < 2:
         raise ConfigError(
-            f"an average needs at least two models, but found {len(folders)}. Name several folders, or a run that keeps "
-            "several checkpoints (training.keep: 5)."
+            f"an average needs at least two models, but found {len(folders)}. Name several folders, or a run that "
+            "keeps several checkpoints (training.keep: 5)."
         )
     first, *others = (Transducer.from_pretrained(folder) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):

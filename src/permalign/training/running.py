@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 
 from permalign.training import loop
@@ -59,8 +60,13 @@ def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
 
 
 def make_accelerator() -> Accelerator:
-    """What knows about devices and processes. A head may leave a parameter unused in some step."""
-    return Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)])
+    """What knows about devices and processes.
+
+    It has to be told that there is nothing but cores, or it takes several processes for as many runs. A head may leave
+    a parameter unused in some step.
+    """
+    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
+    return Accelerator(cpu=not torch.accelerator.is_available(), kwargs_handlers=[unused])
 
 
 def _sit(

@@ -16,7 +16,7 @@ from permalign.training.options import RunOptions
 from permalign.training.preparation import Prepared
 from permalign.training.run_dir import RunDirectory
 from permalign.training.schedules import learning_rate
-from permalign.training.state import Weights, noise_of_step
+from permalign.training.state import Weights, forget_older, noise_of_step
 from permalign.training.tracking import Tracker
 
 
@@ -42,6 +42,7 @@ class Session:
         self.total = prepared.total_steps(options, accelerator.num_processes)
         self._clock = time.monotonic()
         if accelerator.is_main_process and self.progress.step:
+            forget_older(run.state)
             run.settle(self.progress, self.core)
 
     def track(self, display: Display) -> Tracker:

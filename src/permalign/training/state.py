@@ -81,9 +81,7 @@ class Weights:
                     "data": self.data,
                 }
                 (place / STATE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        for old in folder.iterdir():
-            if old.name != name:
-                shutil.rmtree(old)
+        forget_older(folder)
 
     def load(self, folder: Path) -> Progress:
         """Take up the last state that was written whole; without any, a run is at its beginning."""
@@ -109,6 +107,14 @@ class Weights:
 def latest_state(folder: Path) -> Path | None:
     """The newest of the states that are whole."""
     return max(folder.glob("step-*"), default=None)
+
+
+def forget_older(folder: Path) -> None:
+    """Remove all states but the newest, and what was left of writing one."""
+    newest = latest_state(folder)
+    for place in folder.iterdir():
+        if place != newest:
+            shutil.rmtree(place)
 
 
 def read_progress(place: Path) -> Progress:

@@ -1,5 +1,6 @@
 """Writing so that a kill at any moment leaves either the old or the new, never a half."""
 
+import filecmp
 import os
 import shutil
 from collections.abc import Iterator
@@ -49,8 +50,9 @@ def mirror_folder(source: Path, target: Path, *, leave_out: str) -> None:
                 shutil.copyfile(source / name, folder / name)
         return
     for name in names:
-        with whole_file(target / name) as file:
-            shutil.copyfile(source / name, file)
+        if not (target / name).exists() or not filecmp.cmp(source / name, target / name, shallow=False):
+            with whole_file(target / name) as file:
+                shutil.copyfile(source / name, file)
 
 
 def _sync(path: Path) -> None:

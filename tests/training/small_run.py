@@ -1,0 +1,68 @@
+"""A run that takes a second, and a way to compare what runs leave behind."""
+
+import json
+
+from tests.models.small import examples
+
+from permalign.training.display import Display
+
+SILENT = Display()
+
+
+def write_data(folder, count=60):
+    """Words to be written backwards and in capitals."""
+    folder.mkdir(parents=True, exist_ok=True)
+    some = [
+        json.dumps(
+            {
+                "source": list(one.source),
+                "target": list(one.target),
+                "split": "dev" if i % 4 == 0 else "train",
+            }
+        )
+        for i, one in enumerate(examples(count))
+    ]
+    path = folder / "data.jsonl"
+    path.write_text("".join(line + "\n" for line in some))
+    return path
+
+
+def options(data, **training):
+    """A model with noise of all kinds, trained by everything that has something to remember."""
+    return {
+        "task": {"name": "own", "path": str(data)},
+        "model": {
+            "reorderer": {"kind": "separable", "objective": "hard", "embedding": 8, "width": 8, "hidden": 8},
+            "head": {"kind": "ssnt", "embedding": 8, "encoder": {"width": 8}, "hidden": 8},
+        },
+        "training": {
+            "steps": 12,
+            "batch_size": 8,
+            "evaluate_every": 4,
+            "log_every": 3,
+            "keep": 2,
+            "optimiser": "adamw",
+            "weight_decay": 0.01,
+            "learning_rate": 0.01,
+            "schedule": "plateau",
+            "plateau": 1,
+            "accumulate": 2,
+            "reorderer_first": {"steps": 6, "probability": 0.5},
+            "stages": [{"steps": 5, "objective": "soft"}],
+            **training,
+        },
+    }
+
+
+def remains(run):
+    """What a run leaves that does not depend on the clock: bytes of all models and states, and the records."""
+    binary = {
+        str(path.relative_to(run)): path.read_bytes()
+        for path in run.rglob("*")
+        if path.is_file() and path.suffix in (".safetensors", ".jsonl") and path.name != "metrics.jsonl"
+    }
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    state = json.loads(next((run / "state").glob("*/state.json")).read_text())
+    timeless = [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+    del state["progress"]["seconds"]
+    return binary, timeless, state

@@ -1,0 +1,100 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.training.small_run import SILENT, options, remains, write_data
+
+from permalign.errors import DataError
+from permalign.training.running import resume, train
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"}
+
+
+def killed_everywhere(folder, every):
+    data = write_data(folder)
+    command = [sys.executable, "-m", "tests.training.killed_runs", str(data), str(folder), str(every)]
+    answer = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.split(maxsplit=1)
+
+
+def test_a_run_killed_while_it_writes_ends_like_one_that_was_not(tmp_path):
+    kills, different = killed_everywhere(tmp_path, every=13)
+    assert int(kills) > 5
+    assert different.strip() == "[]"
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_act_of_writing_ends_like_one_that_was_not(tmp_path):
+    kills, different = killed_everywhere(tmp_path, every=1)
+    assert int(kills) > 80
+    assert different.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """200 steps at once, and the config they were begun with."""
+    folder = tmp_path_factory.mktemp("whole")
+    config = folder / "config.yaml"
+    values = options(write_data(folder), steps=200, evaluate_every=50, accumulate=1)
+    config.write_text(yaml.safe_dump(values))
+    train(values, folder / "run", display=SILENT)
+    return config, remains(folder / "run")
+
+
+def wait_for_step(run, step, process):
+    while process.poll() is None:
+        metrics = run / "metrics.jsonl"
+        if metrics.exists() and f'"step": {step},' in metrics.read_text():
+            return
+        time.sleep(0.01)
+
+
+def test_100_steps_a_kill_and_100_more_are_200(uninterrupted, tmp_path):
+    config, expected = uninterrupted
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "permalign.cli", "train"]
+    process = subprocess.Popen(
+        [*command, str(config), "--run", str(run)], env=ENVIRONMENT, stderr=subprocess.DEVNULL
+    )
+    wait_for_step(run, 102, process)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    resume(run, display=SILENT)
+    assert remains(run) == expected
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(uninterrupted, tmp_path):
+    config, expected = uninterrupted
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "permalign.cli", "train", str(config), "--run", str(run)]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    wait_for_step(run, 60, process)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate()[1]
+    assert process.returncode == 130
+    assert f"permalign train --resume {run}" in told
+    (state,) = (run / "state").iterdir()
+    assert state.name != "step-0000050", "it was saved where it was interrupted"
+    resume(run, display=SILENT)
+    assert remains(run) == expected
+
+
+def test_a_finished_run_stays_as_it_is(tmp_path):
+    train(options(write_data(tmp_path)), tmp_path / "run", display=SILENT)
+    before = remains(tmp_path / "run")
+    assert resume(tmp_path / "run", display=SILENT).finished == "all 12 steps are done"
+    assert remains(tmp_path / "run") == before
+
+
+def test_other_data_is_no_way_to_go_on(tmp_path):
+    train(options(write_data(tmp_path)), tmp_path / "run", display=SILENT)
+    write_data(tmp_path, count=59)
+    with pytest.raises(DataError, match="other training data"):
+        resume(tmp_path / "run", display=SILENT)

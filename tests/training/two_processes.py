@@ -1,0 +1,53 @@
+"""Trains in several processes, and keeps the gradients of the first update: `-m tests.training.two_processes DATA DIR`.
+
+Each process writes its final parameters as well, to see that all have the same.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from tests.training.small_run import SILENT, options
+
+from permalign.training import loop, session
+from permalign.training.running import train
+
+torch.set_num_threads(1)
+
+
+def without_noise(data, **training):
+    """Options with which gradients can be compared: no dropout, no samples, no clipping, all parts moving."""
+    values = options(data, clip=None, stages=[], reorderer_first={}, **{"accumulate": 1, **training})
+    values["model"]["reorderer"] |= {"dropout": 0.0, "objective": "soft"}
+    values["model"]["head"] |= {
+        "dropout": 0.0,
+        "embedding_dropout": 0.0,
+        "encoder": {"width": 8, "dropout": 0.0},
+    }
+    return values
+
+
+def main(data, folder):
+    kept = []
+
+    class Keeping(session.Session):
+        def moves_only_reorderer(self, step):  # called when all gradients are there
+            if not kept:
+                kept.append({name: one.grad.clone() for name, one in self.core.named_parameters()})
+            return super().moves_only_reorderer(step)
+
+    def run(sitting):
+        loop_run(sitting)
+        rank = sitting.accelerator.process_index
+        save_file(kept[0], folder / f"gradients-{rank}.safetensors")
+        save_file(dict(sitting.core.state_dict()), folder / f"final-{rank}.safetensors")
+
+    import permalign.training.running as running
+
+    running.Session, loop_run, loop.run = Keeping, loop.run, run
+    train(without_noise(data, token_budget=40, accumulate=2), folder / "run", display=SILENT)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
