@@ -21,7 +21,7 @@ ROWS = [
     {"model"},
     {"evaluation"},
     {"training"},
-    {"demo"},
+    {"demo", "runs"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, row in enumerate(ROWS) for name in row}

@@ -1,6 +1,6 @@
 """``permalign data``: list the tasks, look at them, write them out, download what they need."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from permalign.cli.columns import print_columns, with_examples
 from permalign.cli.plain import plain_endings
 from permalign.cli.task_options import takes_task
 from permalign.tasks.base import Example, Task
@@ -32,25 +33,24 @@ DataDir = Annotated[
 
 
 def _help(sentence: str, *examples: str) -> str:
-    """A command's help; the first character of the examples' paragraph keeps their line ends."""
-    return sentence + "\n\n\b\nExamples:\n" + "\n".join(f"  permalign data {example}" for example in examples)
+    return with_examples(sentence, *(f"data {example}" for example in examples))
 
 
 @app.command("list", help=_help("List the tasks, and what can be downloaded for them.", "list"))
 @plain_endings()
 def list_tasks(data_dir: DataDir = None) -> None:
     """Print the tasks with their options, and the downloads with their licences."""
-    _print_columns(
+    print_columns(
         [
             ("TASK", "METRIC", "WHAT IT IS"),
             *((name, task.metric, task.description) for name, task in TASKS.items()),
         ]
     )
     typer.echo()
-    _print_columns([("TASK", "OPTIONS"), *((name, _flags(name)) for name in TASKS)])
+    print_columns([("TASK", "OPTIONS"), *((name, _flags(name)) for name in TASKS)])
     typer.echo()
     root = data_root(data_dir)
-    _print_columns(
+    print_columns(
         [
             ("DOWNLOAD", f"IN {root}", "LICENCE"),
             *((download.name, _presence(download, root), download.licence) for download in DOWNLOADS),
@@ -126,7 +126,7 @@ def stats(task: Task) -> None:
         (split.split, f"{split.examples}", *_cells(split.source), *_cells(split.target))
         for split in statistics
     ]
-    _print_columns(rows, numbers_from=1)
+    print_columns(rows, numbers_from=1)
 
 
 @app.command(
@@ -196,15 +196,3 @@ def _cells(side: SideStatistics) -> tuple[str, str, str, str]:
 def _print_notes(task: Task) -> None:
     for note in task.notes:
         typer.echo(f"note: {note}", err=True)
-
-
-def _print_columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> None:
-    """Print a table; columns from ``numbers_from`` on are flush right."""
-    table = list(rows)
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
-    for row in table:
-        cells = [
-            cell.ljust(width) if numbers_from is None or place < numbers_from else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        typer.echo("  ".join(cells).rstrip())

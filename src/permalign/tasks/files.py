@@ -149,7 +149,7 @@ def _lines(path: Path, windows_line_ends: bool) -> Iterator[Line]:
                 raw = raw.removesuffix(b"\n")
                 if windows_line_ends:
                     raw = raw.removesuffix(b"\r")
-                yield Line(number, _decode(raw, path, number))
+                yield Line(number, decode_line(raw, path, number))
     except FileNotFoundError:
         raise DataError("there is no such file.", path) from None
     except (OSError, EOFError, zlib.error) as error:
@@ -161,8 +161,8 @@ def _open(path: Path) -> gzip.GzipFile | BufferedReader:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-def _decode(raw: bytes, path: Path, number: int) -> str:
-    """One line as text, without its line end; the checks are in the order in which they explain best."""
+def decode_line(raw: bytes, path: str | Path, number: int) -> str:
+    """One line, given without its line end, as text; the checks are in the order in which they explain best."""
     if number == 1:
         for mark, encoding in _BYTE_ORDER_MARKS.items():
             if raw.startswith(mark):

@@ -1,0 +1,153 @@
+"""``permalign compare``: whether one system is better than another."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from permalign.cli.columns import print_columns, with_examples
+from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device, Splits
+from permalign.cli.plain import plain_endings
+from permalign.errors import PermalignError
+
+if TYPE_CHECKING:
+    from permalign.evaluation.significance import Comparison, Spread
+    from permalign.runs import Run
+
+HELP = with_examples(
+    "Compare two systems on the same examples. A system is a run, several runs with commas between them, or a folder "
+    "of runs: its seeds, of which mean and standard deviation are shown.\n\n"
+    "P is the probability of such a difference if the two were equally good: for right and wrong answers by a paired "
+    "permutation test (of means over seeds), for BLEU and chrF by sacrebleu's paired tests (seed by seed, in order). "
+    "Answers kept in RUN/predictions are used where the same model gave them in the same way; others are given anew.",
+    "compare runs/ssnt runs/soft --split len/test",
+    "compare runs/ssnt-0,runs/ssnt-1,runs/ssnt-2 runs/soft-0,runs/soft-1,runs/soft-2",
+    "compare runs/ssnt runs/soft --json | jq '.comparisons[] | {metric, p_values}'",
+)
+SYSTEM = "A run, runs with commas between them, or a folder of runs."
+
+
+@plain_endings()
+def compare(
+    first: Annotated[str, typer.Argument(metavar="SYSTEM_A", help=SYSTEM)],
+    second: Annotated[str, typer.Argument(metavar="SYSTEM_B", help=SYSTEM)],
+    split: Splits = None,
+    beam: Beam = None,
+    constrained: Constrained = False,
+    checkpoint: Checkpoint = None,
+    bootstrap: Annotated[
+        bool, typer.Option("--bootstrap", help="BLEU, chrF: paired bootstrap, not randomisation.")
+    ] = False,
+    resamples: Annotated[int, typer.Option(min=1, help="How often the tests draw.")] = 10_000,
+    again: Annotated[bool, typer.Option("--again", help="Answer anew, whatever is kept.")] = False,
+    batch_size: BatchSize = 64,
+    device: Device = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a split.")] = False,
+) -> None:
+    """Print both systems' metrics with p-values."""
+    from permalign.evaluation import significance
+    from permalign.evaluation.metrics import is_translation
+    from permalign.runs import Run, Search
+
+    systems = [
+        [Run(folder, checkpoint, device=device) for folder in _folders(system)] for system in (first, second)
+    ]
+    runs = [run for system in systems for run in system]
+    splits = list(dict.fromkeys(split or [runs[0].test_split]))
+    for run in runs:
+        for name in splits:
+            run.require_split(name)
+    search = Search(beam, constrained, batch_size)
+    for name in splits:
+        answers = [[run.answers(name, search, again=again) for run in system] for system in systems]
+        try:
+            comparisons = significance.compare(
+                *answers,
+                translation=all(is_translation(run.task) for run in runs),
+                test="bootstrap" if bootstrap else "randomisation",
+                resamples=resamples,
+            )
+        except ValueError as error:
+            raise PermalignError(f"{name}: {error}") from None
+        if as_json:
+            typer.echo(json.dumps(_record(name, systems, len(answers[0][0]), comparisons)))
+        else:
+            _print(name, systems, len(answers[0][0]), comparisons)
+
+
+def _folders(system: str) -> list[Path]:
+    """The runs that a system is."""
+    if (Path(system) / "config.yaml").is_file():
+        return [Path(system)]
+    if Path(system).is_dir():
+        inside = sorted(config.parent for config in Path(system).glob("*/config.yaml"))
+        if not inside:
+            raise PermalignError(f"{system} is neither a run nor a folder of runs: there is no config.yaml.")
+        return inside
+    return [folder for part in system.split(",") if part for folder in _one_or_more(part, system)]
+
+
+def _one_or_more(part: str, system: str) -> list[Path]:
+    if not Path(part).is_dir():
+        of = "" if part == system else f" (of {system!r})"
+        raise PermalignError(f"there is no run {part!r}{of}; `permalign train` writes them.")
+    return _folders(part)
+
+
+def _record(
+    split: str, systems: list[list["Run"]], examples: int, comparisons: tuple["Comparison", ...]
+) -> dict[str, object]:
+    names = [[str(run.directory.path) for run in system] for system in systems]
+    return {
+        "split": split,
+        "examples": examples,
+        "first": names[0],
+        "second": names[1],
+        "comparisons": [
+            {
+                "metric": one.metric,
+                "first": _spread_record(one.first),
+                "second": _spread_record(one.second),
+                "difference": one.difference,
+                "p_values": one.p_values,
+                "test": one.test or None,
+            }
+            for one in comparisons
+        ],
+    }
+
+
+def _spread_record(spread: "Spread") -> dict[str, object]:
+    return {"values": spread.values, "mean": spread.mean, "deviation": spread.deviation}
+
+
+def _print(
+    split: str, systems: list[list["Run"]], examples: int, comparisons: tuple["Comparison", ...]
+) -> None:
+    typer.echo(f"{split}, {examples} examples")
+    for letter, system in zip("AB", systems, strict=True):
+        typer.echo(f"{letter}: {', '.join(str(run.directory.path) for run in system)}")
+    rows = [("METRIC", "A", "B", "B - A", "P")]
+    rows += [
+        (
+            one.metric,
+            _spread(one.first),
+            _spread(one.second),
+            f"{one.difference:+.2f}",
+            " ".join(f"{p:.4f}" for p in one.p_values) or "-",
+        )
+        for one in comparisons
+    ]
+    print_columns(rows, numbers_from=1)
+    tests = {
+        one.test: [other.metric for other in comparisons if other.test == one.test] for one in comparisons
+    }
+    for test, metrics in tests.items():
+        if test:
+            typer.echo(f"P of {', '.join(metrics)}: {test}")
+    typer.echo()
+
+
+def _spread(spread: "Spread") -> str:
+    return f"{spread.mean:.2f}" + ("" if spread.deviation is None else f" ± {spread.deviation:.2f}")

@@ -1,0 +1,187 @@
+"""``permalign evaluate``: a run's metrics on the splits of its task."""
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from permalign.cli.columns import print_columns, with_examples
+from permalign.cli.plain import plain_endings
+
+if TYPE_CHECKING:
+    from permalign.evaluation import Report
+    from permalign.evaluation.breakdown import Group
+    from permalign.runs import Run
+
+HELP = with_examples(
+    "Answer the splits of a run's task, judge the answers, and keep them in RUN/predictions.\n\n"
+    "Metrics are in percent. Token accuracy counts places where output and target, laid side by side, have the same "
+    "token; what is missing or too much is wrong. BLEU and chrF are sacrebleu's on the tokens as they are "
+    "(--tokenize none), and equal its own command on the .ref and .hyp files.",
+    "evaluate runs/soft",
+    "evaluate runs/soft --split iid/test --split len/test --beam 5",
+    "evaluate runs/soft --split len/test --by depth --plot depth.pdf",
+    "evaluate runs/soft --set task.depth=10 --split depth-10/test",
+    "evaluate runs/geo --constrained --json | jq .metrics",
+)
+
+Beam = Annotated[
+    int | None,
+    typer.Option(min=1, help="Prefixes to keep; 1 is greedy [default: the run's training.beam]."),
+]
+Constrained = Annotated[bool, typer.Option("--constrained", help="Write only what the task's grammar reads.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sentences to work on at once.")]
+Device = Annotated[
+    str | None, typer.Option(help="Such as cpu or cuda:1 [default: the first GPU, else the CPU].")
+]
+Checkpoint = Annotated[
+    str | None, typer.Option(metavar="NAME", help="One of RUN/checkpoints, such as last [default: the best].")
+]
+Splits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--split", metavar="SPLIT", help="Repeat for several [default: test of the run's condition]."
+    ),
+]
+
+
+class Size(StrEnum):
+    """What accuracy can be broken down by."""
+
+    LENGTH = "length"
+    DEPTH = "depth"
+
+
+@plain_endings()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="What `permalign train` wrote.")],
+    split: Splits = None,
+    beam: Beam = None,
+    constrained: Constrained = False,
+    checkpoint: Checkpoint = None,
+    by: Annotated[Size | None, typer.Option(help="Also by source length, or by depth of the output.")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw that (.png, .pdf, .svg) [by length if --by is not said]."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to keep answers [default: RUN/predictions].")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="task.OPTION=VALUE", help="Change an option of the task."),
+    ] = None,
+    batch_size: BatchSize = 64,
+    device: Device = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a split.")] = False,
+) -> None:
+    """Print the metrics of each split."""
+    from permalign.evaluation import main_metric
+    from permalign.evaluation.plots import plot_breakdown, require_format
+    from permalign.runs import Run, Search
+
+    if plot is not None:
+        by = by or Size.LENGTH
+        try:
+            require_format(plot)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    opened = Run(run, checkpoint, settings or (), device)
+    search = Search(beam, constrained, batch_size)
+    if constrained:
+        opened.require_grammar()
+    splits = list(dict.fromkeys(split or [opened.test_split]))
+    for name in splits:
+        opened.require_split(name)
+        if by is not None:
+            _require_sizes(opened, name, by)
+    reports: dict[str, Report] = {}
+    groups: dict[str, tuple[Group, ...]] = {}
+    for name in splits:
+        typer.echo(f"answering {name} of {opened.task.name}", err=True)
+        reports[name] = opened.evaluate(name, search)
+        if by is not None:
+            groups[name] = _breakdown(opened, reports[name], by)
+        files = opened.write(name, search, reports[name], output)
+        _log(reports[name], files)
+        if as_json:
+            record = _record(name, reports[name], files, by, groups.get(name, ()))
+            typer.echo(json.dumps(record, ensure_ascii=False))
+    if not as_json:
+        _print_reports(reports)
+        for name, some in groups.items():
+            _print_groups(f"{name} by {by}", some)
+    if plot is not None:
+        plot_breakdown(plot, groups, main_metric(opened.task), by or "")
+        typer.echo(f"wrote {plot}", err=True)
+
+
+def _require_sizes(run: "Run", split: str, by: Size) -> None:
+    """Say before the work is done that examples have no such size."""
+    from permalign.evaluation.breakdown import measure_of
+    from permalign.tasks.registry import TaskChoiceError
+
+    measure = measure_of(run.task, by)
+    try:
+        for example in run.task.examples(split):
+            measure(example)
+    except ValueError as error:
+        raise TaskChoiceError(str(error)) from None
+
+
+def _breakdown(run: "Run", report: "Report", by: Size) -> tuple["Group", ...]:
+    from permalign.evaluation.breakdown import breakdown, measure_of
+    from permalign.evaluation.metrics import is_translation
+
+    return breakdown(report.answers, measure_of(run.task, by), translation=is_translation(run.task))
+
+
+def _log(report: "Report", files: list[Path]) -> None:
+    from permalign.evaluation.translation import sacrebleu_command
+
+    for note in report.notes:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(f"wrote {files[0]}", err=True)
+    if report.signatures:
+        typer.echo(f"the same by sacrebleu itself: {sacrebleu_command(*files[-2:])}", err=True)
+
+
+def _record(
+    split: str, report: "Report", files: list[Path], by: str | None, groups: tuple["Group", ...]
+) -> dict[str, object]:
+    record: dict[str, object] = {
+        "split": split,
+        "examples": len(report.answers),
+        "metrics": report.metrics,
+        "signatures": report.signatures,
+        "notes": report.notes,
+        "predictions": str(files[0]),
+    }
+    if by is not None:
+        record[f"by_{by}"] = [asdict(group) for group in groups]
+    return record
+
+
+def _print_reports(reports: dict[str, "Report"]) -> None:
+    metrics = next(iter(reports.values())).metrics
+    rows = [("SPLIT", "EXAMPLES", *(name.upper() for name in metrics))]
+    for split, report in reports.items():
+        rows.append((split, f"{len(report.answers)}", *(f"{report.metrics[name]:.2f}" for name in metrics)))
+    print_columns(rows, numbers_from=1)
+    signatures = {name: text for report in reports.values() for name, text in report.signatures.items()}
+    for name, signature in signatures.items():
+        typer.echo(f"{name}: {signature}")
+
+
+def _print_groups(title: str, groups: tuple["Group", ...]) -> None:
+    metrics = groups[0].metrics
+    rows = [(title, "EXAMPLES", *(name.upper() for name in metrics))]
+    rows += [
+        (group.label, f"{group.count}", *(f"{group.metrics[name]:.2f}" for name in metrics))
+        for group in groups
+    ]
+    typer.echo()
+    print_columns(rows, numbers_from=1)

@@ -1,0 +1,67 @@
+"""Accuracy by size as a picture."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from permalign.errors import DataError, PermalignError
+from permalign.evaluation.breakdown import Group
+
+FORMATS = (".png", ".pdf", ".svg")
+TITLES = {
+    "exact_match": "exact match (%)",
+    "token_accuracy": "token accuracy (%)",
+    "execution_accuracy": "execution accuracy (%)",
+    "well_formed": "well-formed (%)",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+}
+
+
+def plot_breakdown(path: str | Path, series: Mapping[str, Sequence[Group]], metric: str, by: str) -> None:
+    """Draw a metric over sizes, one line for each entry of ``series``; below, how many examples each size has.
+
+    Args:
+        path: ends in .png, .pdf or .svg.
+        series: groups by the name of what they belong to, a split or a model.
+        metric: one that all groups have.
+        by: what sizes are, for the axis: ``length`` or ``depth``.
+
+    Raises:
+        ValueError: the ending is none of these.
+        PermalignError: the file cannot be written.
+    """
+    path = Path(path)
+    require_format(path)
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
+    except ImportError:
+        raise PermalignError('Plots need matplotlib: pip install "permalign[training]".') from None
+    figure = Figure(figsize=(6.4, 4.8), layout="constrained")
+    FigureCanvasAgg(figure)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+    for name, groups in series.items():
+        middles = [(group.smallest + group.largest) / 2 for group in groups]
+        above.plot(middles, [group.metrics[metric] for group in groups], marker="o", label=name)
+        below.plot(middles, [group.count for group in groups], marker=".", linewidth=1)
+    above.set_ylim(-2, 102)
+    above.set_ylabel(TITLES.get(metric, metric))
+    above.grid(alpha=0.3)
+    figure.legend(loc="outside upper center", ncols=min(len(series), 4))
+    below.set_ylim(bottom=0)
+    below.set_ylabel("examples")
+    below.set_xlabel("source length (tokens)" if by == "length" else by)
+    below.xaxis.set_major_locator(MaxNLocator(integer=True))
+    below.grid(alpha=0.3)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror}).", path) from error
+
+
+def require_format(path: Path) -> None:
+    """A `ValueError` for an ending that no picture is written with; to ask before the work is done."""
+    if path.suffix.lower() not in FORMATS:
+        raise ValueError(f"{path}: a plot ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")

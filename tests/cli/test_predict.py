@@ -1,0 +1,186 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from tests.evaluation.runs import make_run, model_for, trained
+from tests.models import small
+
+from permalign.cli.app import app
+from permalign.tasks.base import Example
+from permalign.tasks.scan_language import program_grammar
+
+LINES = ["a b", "", "c d e f", "zebra", "  ", "f", "b a d"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return trained(60, small.examples(60))
+
+
+@pytest.fixture(scope="module")
+def run(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("predict")
+    return make_run(folder / "run", model, {"name": "own", "path": "nowhere.tsv"}).path
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "permalign.cli", "predict", *map(str, arguments)]
+
+
+@pytest.fixture
+def predict(monkeypatch, capsys, tmp_path):
+    """The command in this process, with a file as its standard input; its exit code and what it writes."""
+
+    def run(*arguments, text):
+        (tmp_path / "input").write_bytes(text)
+        with (tmp_path / "input").open() as stream:
+            monkeypatch.setattr(sys, "stdin", stream)
+            with pytest.raises(SystemExit) as end:
+                app(["predict", *map(str, arguments)], prog_name="permalign")
+        return end.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_lines_are_answered_in_their_order_and_empty_ones_stay_empty(predict, run, model):
+    code, out, _ = predict(run, "--batch-size", 2, text=("\n".join(LINES) + "\n").encode())
+    assert code == 0
+    filled = [line for line in LINES if line.split()]
+    answers = dict(zip(filled, (one.text for one in model.predict(filled)), strict=True))
+    assert out.split("\n") == [*(answers.get(line, "") for line in LINES), ""]
+
+
+def test_a_last_line_needs_no_end_and_windows_ends_are_taken(predict, run, model):
+    code, out, _ = predict(run, text=b"a b\r\n\r\nc d")
+    first, last = (one.text for one in model.predict(["a b", "c d"]))
+    assert (code, out) == (0, f"{first}\n\n{last}\n")
+    assert predict(run, text=b"")[:2] == (0, "")
+
+
+def test_a_slow_writer_is_answered_at_once(run, model):
+    process = subprocess.Popen(command(run), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ)
+    try:
+        for line in ("a b", "c d e"):
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+            answer = process.stdout.readline().decode()  # while standard input is still open
+            assert answer == f"{model.predict([line])[0].text}\n"
+        process.stdin.close()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait()
+
+
+def test_json_for_machines(predict, run, model):
+    code, out, _ = predict(run, "--json", "--explain", "--n-best", 2, text=b"a b c\n\n")
+    assert code == 0
+    first, second = map(json.loads, out.splitlines())
+    wanted = model.predict(["a b c"], beam=2, n_best=2, explain=True)[0]
+    assert (first["line"], first["source"], first["output"]) == (1, "a b c", wanted.text)
+    assert first["score"] == pytest.approx(wanted.score, abs=1e-4)
+    assert [one["output"] for one in first["alternatives"]] == [one.text for one in wanted.alternatives]
+    assert first["explanation"]["order"] == list(wanted.explanation.order)
+
+    def order(tree):
+        if isinstance(tree, int):
+            return [tree]
+        rule, *children = tree
+        return [token for child in (children if rule == "S" else children[::-1]) for token in order(child)]
+
+    assert order(first["explanation"]["tree"]) == list(wanted.explanation.order)
+    assert second == {"line": 2, "source": "", "output": "", "score": None}
+
+
+def test_reasons_for_people_and_several_outputs(predict, run, model):
+    code, out, _ = predict(run, "--explain", "--n-best", 2, text=b"a b c\n\n")
+    wanted = model.predict(["a b c"], beam=2, n_best=2, explain=True)[0]
+    assert code == 0
+    best, second, *drawn = out.split("\n")
+    assert best.split("\t")[::2] == ["1", wanted.text]
+    assert second.split("\t")[::2] == ["1", wanted.alternatives[0].text]
+    assert float(best.split("\t")[1]) > float(second.split("\t")[1])
+    assert "\n".join(drawn) == wanted.explanation.draw() + "\n\n2\t\t\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"a b\nc \xff d\n", "standard input, line 2: byte 3 of the line (0xff) is not UTF-8"),
+        (b"a b\n" + b"c " * 600_000, "standard input, line 2: the line is longer than 1,000,000 bytes"),
+        (b"a b\na\rb\n", "standard input, line 2: the line has a carriage return"),
+    ],
+)
+def test_what_is_no_text_is_named_after_the_lines_before_it(predict, run, model, text, words):
+    code, out, errors = predict(run, text=text)
+    assert (code, out) == (1, f"{model.predict(['a b'])[0].text}\n")
+    assert words in errors
+    assert "Traceback" not in errors
+
+
+def test_a_reader_that_has_seen_enough(run):
+    process = subprocess.Popen(
+        command(run, "--batch-size", 1),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ,
+    )
+    process.stdin.write(b"a b\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    process.stdout.close()
+    process.stdin.write(b"c d\n" * 50)
+    process.stdin.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(60) == 141
+    assert b"Traceback" not in errors
+
+
+def test_grammars_are_kept_to_and_bare_models_are_taken(predict, tmp_path):
+    programs = ["and jump twice walk", "after run walk around left", "thrice look"]
+    examples = [Example(("a", "b"), tuple(text.split()), "") for text in programs]
+    directory = make_run(tmp_path / "run", model_for(examples), {"name": "scan-sp"})
+    code, out, _ = predict(directory.path, "--constrained", text=b"a b\nb\n")
+    assert code == 0
+    for line in out.splitlines():
+        assert program_grammar().read(line.split())
+    bare = shutil.copytree(directory.model, tmp_path / "model")
+    assert predict(bare, text=b"a b\n")[0] == 0
+    code, out, errors = predict(bare, "--constrained", text=b"a b\n")
+    assert (code, out) == (1, "")
+    assert "--constrained needs a run with its config.yaml" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("RUN", "--beam", "2", "--n-best", "3"), 2, "--n-best 3 needs a --beam of at least 3"),
+        (("RUN", "--constrained"), 2, "own has no grammar"),
+        (("RUN", "--checkpoint", "best"), 2, "There is no checkpoint"),
+        (("RUN", "--device", "abacus"), 2, "'abacus' is no device"),
+        (("RUN", "--device", "meta"), 2, "'meta' is no device"),
+        ((), 2, "Missing argument"),
+    ],
+)
+def test_a_wrong_command_line(predict, run, arguments, code, words):
+    found, out, errors = predict(*(str(run) if one == "RUN" else one for one in arguments), text=b"a\n")
+    assert (found, out) == (code, "")
+    assert words in " ".join(errors.split())
+
+
+def test_a_closed_input_is_told(run):
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command(run)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
+    )
+    assert done.returncode == 1
+    assert "standard input is closed" in done.stderr

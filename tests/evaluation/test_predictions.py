@@ -1,0 +1,65 @@
+import json
+from math import inf
+
+import pytest
+
+from permalign.errors import DataError
+from permalign.evaluation import Answer, Report, read_predictions, write_predictions
+from permalign.tasks.base import Example
+
+ANSWERS = (
+    Answer(Example(("a", "b"), ("x",), "7", {"depth": 3}), ("x", "y z"), -0.25, False, True, False),
+    Answer(Example(("彼", "。"), ("he", "."), "8"), (), -inf, False),
+)
+
+
+def test_what_is_written_is_read_back(tmp_path):
+    path = tmp_path / "len" / "test.jsonl"
+    write_predictions(path, Report({}, answers=ANSWERS))
+    assert read_predictions(path) == ANSWERS
+    records = [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]
+    assert records[1] == {
+        "id": "8",
+        "source": ["彼", "。"],
+        "target": ["he", "."],
+        "output": [],
+        "score": None,
+        "correct": False,
+    }
+    assert list(path.parent.iterdir()) == [path]
+
+
+GOOD = {"id": "1", "source": ["a"], "target": ["b"], "output": ["b"], "score": -1, "correct": True}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[", "line 2: the line is not JSON"),
+        ("[" * 100_000, "line 2: the line is not JSON"),
+        ("[1]", "line 2: expected a JSON object"),
+        ("", "line 2: the line is empty"),
+        (json.dumps({"source": "a", "target": "b"}), "line 2"),
+        (
+            json.dumps({name: value for name, value in GOOD.items() if name != "output"}),
+            "line 2: there is no 'output'",
+        ),
+        (
+            json.dumps({**GOOD, "output": "b c"}),
+            "line 2: is no prediction: output should be a list of strings",
+        ),
+        (json.dumps({**GOOD, "correct": "yes"}), "line 2: is no prediction: expected true or false"),
+        (json.dumps({**GOOD, "score": "high"}), "line 2: is no prediction"),
+    ],
+)
+def test_what_is_no_prediction_is_named_with_its_line(tmp_path, line, words):
+    path = tmp_path / "dev.jsonl"
+    path.write_text(json.dumps(GOOD) + "\n" + line + "\n")
+    with pytest.raises(DataError, match=words):
+        read_predictions(path)
+
+
+def test_an_empty_file_has_no_predictions(tmp_path):
+    (tmp_path / "dev.jsonl").write_text("")
+    with pytest.raises(DataError, match="no predictions"):
+        read_predictions(tmp_path / "dev.jsonl")

@@ -1,0 +1,121 @@
+import itertools
+import random
+
+import pytest
+import scipy.stats
+
+from permalign.evaluation import Answer
+from permalign.evaluation.significance import Spread, compare, permutation_test, translation_test
+from permalign.tasks.base import Example
+
+
+def exhaustively(first, second):
+    """The slow twin: swap the systems on every subset of examples and count what is as far apart."""
+    mean = [
+        [sum(seed[place] for seed in system) / len(system) for place in range(len(system[0]))]
+        for system in (first, second)
+    ]
+    differences = [a - b for a, b in zip(*mean, strict=True)]
+    seen = abs(sum(differences))
+    sums = [
+        abs(sum(sign * difference for sign, difference in zip(signs, differences, strict=True)))
+        for signs in itertools.product((1, -1), repeat=len(differences))
+    ]
+    return sum(value >= seen - 1e-9 for value in sums) / len(sums)
+
+
+def draw(generator, seeds, examples, rate):
+    return [[generator.random() < rate for _ in range(examples)] for _ in range(seeds)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_few_examples_are_enumerated(seed):
+    generator = random.Random(seed)
+    examples = generator.randint(1, 11)
+    first = draw(generator, generator.randint(1, 3), examples, 0.8)
+    second = draw(generator, generator.randint(1, 3), examples, 0.4)
+    p = permutation_test(first, second)
+    assert p == pytest.approx(exhaustively(first, second), abs=1e-12)
+    assert p == permutation_test(second, first)
+
+
+def test_many_examples_are_drawn_and_come_close_to_the_truth():
+    # With one seed each, T is a sum of signs: the sign test knows its distribution.
+    first = [[True] * 60 + [False] * 40 + [True] * 300]
+    second = [[False] * 60 + [True] * 40 + [True] * 300]
+    p = permutation_test(first, second, resamples=20_000)
+    assert p == pytest.approx(scipy.stats.binomtest(60, 100).pvalue, abs=0.01)
+    assert p == permutation_test(first, second, resamples=20_000)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "p"),
+    [
+        ([[True, False]], [[True, False]], 1.0),
+        ([[True, True]], [[True, False]], 1.0),
+        ([[True] * 5], [[False] * 5], 2 / 32),
+        ([[True] * 5, [False] * 5], [[False] * 5], 2 / 32),
+        ([[True, False]], [[False, True]], 1.0),
+    ],
+)
+def test_by_hand(first, second, p):
+    assert permutation_test(first, second) == pytest.approx(p)
+
+
+def answers(outputs, targets):
+    return [
+        Answer(
+            Example((f"source{place}",), tuple(target.split()), str(place)),
+            tuple(output.split()),
+            0.0,
+            output == target,
+        )
+        for place, (output, target) in enumerate(zip(outputs, targets, strict=True))
+    ]
+
+
+def translations(seed, *rates):
+    generator = random.Random(seed)
+    words = ["the", "cat", "sat", "on", "a", "mat", "and", "looked", "at", "him"]
+    targets = [" ".join(generator.choices(words, k=generator.randint(5, 12))) for _ in range(80)]
+    noisy = [
+        [" ".join(w if generator.random() < rate else "noise" for w in target.split()) for target in targets]
+        for rate in rates
+    ]
+    return [answers(outputs, targets) for outputs in noisy]
+
+
+@pytest.mark.parametrize("test", ["randomisation", "bootstrap"])
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_translations_are_compared_by_sacrebleu(metric, test):
+    bad, good, as_good = translations(0, 0.5, 0.9, 0.9)
+    assert translation_test(metric, [bad], [good], test=test, resamples=200)[0] == pytest.approx(1 / 201)
+    assert translation_test(metric, [good], [as_good], test=test, resamples=200)[0] > 0.05
+    assert translation_test(metric, [good], [good], test=test, resamples=200) == (1.0,)
+
+
+def test_seeds_give_mean_and_deviation():
+    bad, worse, good, better = translations(0, 0.5, 0.4, 0.8, 0.95)
+    comparisons = {
+        one.metric: one for one in compare([bad, worse], [good, better], translation=True, resamples=200)
+    }
+    assert set(comparisons) == {"exact_match", "token_accuracy", "bleu", "chrf"}
+    exact = comparisons["exact_match"]
+    share = [100 * sum(one.correct for one in some) / 80 for some in (good, better)]
+    assert exact.second.values == pytest.approx(share)
+    assert exact.second.deviation == pytest.approx(abs(share[0] - share[1]) / 2**0.5)
+    assert exact.difference == pytest.approx(sum(share) / 2 - exact.first.mean)
+    assert exact.p_values[0] < 0.05
+    assert len(comparisons["bleu"].p_values) == 2
+    assert comparisons["token_accuracy"].p_values == ()
+    assert Spread((3.0,)).deviation is None
+
+
+def test_only_answers_to_the_same_examples_are_compared():
+    some = answers(["a", "b"], ["a", "b"])
+    with pytest.raises(ValueError, match="2 examples and number 2 answers 1"):
+        compare([some], [some[:1]])
+    with pytest.raises(ValueError, match="example 0 of the first is not example 1 of number 3"):
+        compare([some, some], [some[::-1]])
+    with pytest.raises(ValueError, match="as many of each"):
+        compare([some], [some, some], translation=True)
