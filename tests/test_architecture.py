@@ -22,6 +22,7 @@ ROWS = [
     {"evaluation"},
     {"training"},
     {"demo", "runs"},
+    {"explain"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, row in enumerate(ROWS) for name in row}

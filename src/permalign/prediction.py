@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from permalign.showing import ShownInNotebooks
 from permalign.structures import Derivation, Segment, bracketed
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(ShownInNotebooks):
     """How an output came about.
 
     Attributes:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import average, compare, data, evaluate, predict, train
+from permalign.cli import average, compare, data, evaluate, explain, predict, serve, train
 
 app = typer.Typer(
     name="permalign",
@@ -23,6 +23,8 @@ app.command(help=average.HELP)(average.average)
 app.command(help=evaluate.HELP, short_help="Measure a run on the splits of its task.")(evaluate.evaluate)
 app.command(help=predict.HELP, short_help="Answer sentences from standard input.")(predict.predict)
 app.command(help=compare.HELP, short_help="Tell whether one system is better than another.")(compare.compare)
+app.command("explain", help=explain.HELP)(explain.explain)
+app.command("serve", help=serve.HELP)(serve.serve)
 
 
 def _print_version(wanted: bool) -> None:

@@ -100,3 +100,16 @@ class Head(nn.Module, ABC):
     ) -> list[Transduction] | None:
         """The most probable derivation of every output among all orders; None for a head that does not search it."""
         return None
+
+    def alignment_posteriors(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "batch cells m"] | None:
+        """How probable it is, given the output, that each cell wrote each word; None for a head without alignments.
+
+        Cells are the positions of the reordered source; a head may have one more, at the end. 0 at padding.
+        """
+        return None

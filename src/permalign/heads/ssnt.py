@@ -122,6 +122,20 @@ class SsntHead(Head):
             found = self._alignment(states, lengths, target, target_lengths).segments(order)
         return [_without(int(end), segments) for end, segments in zip(target_lengths, found, strict=True)]
 
+    def alignment_posteriors(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "batch cells m"]:
+        """Exact, given the order of the states; the end cell of a sentence comes behind its last word."""
+        with torch.no_grad():
+            posteriors = self._alignment(states, lengths, target, target_lengths).posteriors()
+        words = torch.arange(posteriors.shape[2], device=posteriors.device)
+        posteriors = posteriors.masked_fill((words >= target_lengths[:, None])[:, None], 0.0)  # not the end
+        return pad(posteriors, (0, target.shape[1] - posteriors.shape[2]))
+
     def _alignment(
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
     ) -> MonotoneAlignment:

@@ -119,6 +119,24 @@ class SwanHead(Head):
         with torch.no_grad():
             return self._alignment(states, lengths, target, target_lengths).segments(order)
 
+    def alignment_posteriors(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "batch cells m"]:
+        """Exact, given the order of the states: a cell wrote a word if the word is in its segment."""
+        with torch.no_grad():
+            segments = self._alignment(states, lengths, target, target_lengths).posteriors()
+        batch, cells, starts, _ = segments.shape
+        written = segments.new_zeros(batch, cells, target.shape[1])
+        for word in range(starts - 1):
+            for size in range(1, self.longest_segment + 1):
+                first = max(word - size + 1, 0)
+                written[:, :, word] += segments[:, :, first : word + 1, size].sum(2)
+        return written
+
     def _alignment(
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
     ) -> SegmentalAlignment:

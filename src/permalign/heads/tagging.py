@@ -143,6 +143,18 @@ class TaggingHead(Head):
             for tokens, length in zip(order.tolist(), lengths.tolist(), strict=True)
         ]
 
+    def alignment_posteriors(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "batch cells m"]:
+        """Given the order there is no doubt: every position writes its own word."""
+        self._aligned_target(states, lengths, target, target_lengths, smoothing=0.0)
+        own = torch.eye(states.shape[1], target.shape[1], device=states.device, dtype=states.dtype)
+        return own * inside(lengths, states.shape[1])[:, :, None]
+
 
 class _TaggingDecoder(Decoder):
     """Rows are a sentence, a position in it and the log-probability of the words before it."""

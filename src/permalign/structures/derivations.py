@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from permalign.showing import ShownInNotebooks
+
 Rule = Literal["S", "I"]
 RULES: tuple[Rule, Rule] = ("S", "I")
 MARKS = {"S": "S →", "I": "I ⇄"}
@@ -81,7 +83,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Derivation:
+class Derivation(ShownInNotebooks):
     """A tree, the order of tokens it yields, and its probability under the distribution it came from."""
 
     tree: Tree

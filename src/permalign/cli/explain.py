@@ -1,0 +1,83 @@
+"""``permalign explain``: how a model gets from a sentence to its output."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from permalign.cli.plain import plain_endings
+from permalign.errors import PermalignError
+
+if TYPE_CHECKING:
+    from permalign.explain import Account, Comparison
+
+HELP = """Show how a model gets from a sentence to its output: the tree (straight → and inverted ⇄ nodes), the
+words before and after reordering, the segments, and how sure the model is.
+
+With --target that output is explained instead: tree and alignment after both sides were seen. A tagging head that reads
+single words gives them exactly; for other heads the most probable orders are rescored, and a note says how many.
+
+\b
+Examples:
+  permalign explain runs/geo "what is the longest river in texas ?"
+  permalign explain runs/geo "name the rivers ." --target "river all"
+  permalign explain runs/geo "name the rivers ." --compare --html rivers.html --svg rivers.svg
+  permalign explain runs/geo "name the rivers ." --json | jq .sureness
+"""
+
+
+@plain_endings()
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or that of a saved model.")],
+    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="Its words, separated by spaces.")],
+    target: Annotated[str | None, typer.Option(help="Explain this output instead of the model's.")] = None,
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Greedy, Viterbi and most probable permutation where they differ."),
+    ] = False,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one self-contained page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
+    beam: Annotated[int, typer.Option(help="How many prefixes the search keeps.", min=1)] = 5,
+) -> None:
+    """Print an account of one sentence, and write its picture or page."""
+    account, comparison = _look(run, sentence, target, compare, beam)
+    from permalign.explain import html as page_of
+    from permalign.explain import svg as picture_of
+    from permalign.explain import text as text_of
+    from permalign.explain.text import compared
+
+    if svg is not None:
+        svg.write_text(picture_of(account), encoding="utf-8")
+    if html is not None:
+        html.write_text(page_of(account, comparison), encoding="utf-8")
+    if as_json:
+        record = account.to_json()
+        if compare:
+            record["comparison"] = None if comparison is None else comparison.to_json()
+        typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
+        return
+    typer.echo(text_of(account))
+    if compare:
+        typer.echo("\n" + (compared(comparison) if comparison else "This model has one way to decode only."))
+
+
+def _look(
+    run: Path, sentence: str, target: str | None, compare: bool, beam: int
+) -> "tuple[Account, Comparison | None]":
+    """The accounts; what is wrong with the sentence or the target is said in plain words."""
+    try:
+        from permalign.explain import compare as compare_ways
+        from permalign.explain import explain as explain_sentence
+        from permalign.explain.runs import load
+    except ModuleNotFoundError as error:
+        raise PermalignError(
+            f'permalign explain needs {error.name}: pip install "permalign[cli,models]".'
+        ) from None
+    model = load(run)
+    try:
+        account = explain_sentence(model, sentence, target, beam=beam)
+        return account, compare_ways(model, sentence, beam=beam) if compare else None
+    except ValueError as error:
+        raise PermalignError(str(error)) from None

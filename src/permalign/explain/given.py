@@ -1,0 +1,184 @@
+"""Explaining an output that was given: what the model believes about tree and alignment once it has seen both sides."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+
+from permalign.explain.account import Account, Sureness, nodes_of, rounded
+from permalign.explain.distributions import OrderDistribution, judge_of, tree_of_order
+from permalign.explain.sentence import ReadSentence, account_of, finite
+from permalign.heads.base import Head
+from permalign.heads.tagging import TaggingHead
+from permalign.reorderers.discrete import take_order
+from permalign.structures import Derivation, SeparablePermutation, tagging_posterior
+from permalign.text.batching import pad
+from permalign.text.codec import UNKNOWN_ID
+
+CANDIDATES = 64
+"""How many derivations are rescored where the posterior of orders cannot be summed exactly."""
+
+
+@torch.no_grad()
+def explain_given(sentence: ReadSentence, target: str | Sequence[str]) -> Account:
+    """The tree, order and alignment of a pair.
+
+    - A separable reorderer with a tagging head that reads single words: everything is exact, summed over all trees.
+    - A separable reorderer with a head that searches all orders itself: the best tree and segments, exactly.
+    - A separable reorderer with any other head: the orders of the most probable trees are rescored by the exact
+      likelihood of the output in that order, and the best is shown. Exact given the order; the probability of the
+      order is among those rescored, so an upper bound. A note says how much of the prior they hold.
+    - No distribution over orders: the alignment given the one order there is, exactly.
+
+    Raises:
+        ValueError: the target is empty, or cannot be an output of this model for this sentence.
+    """
+    words = target.split() if isinstance(target, str) else list(target)
+    output = sentence.model.target.encode(words)
+    if not output:
+        raise ValueError("the target is empty; give the output to explain, or leave it out.")
+    distribution, head = sentence.distribution, sentence.model.head
+    if distribution is None:
+        account = _in_the_only_order(sentence, output)
+    elif isinstance(distribution, SeparablePermutation) and _reads_single_words(head):
+        account = _summed(sentence, distribution, head, output)
+    elif (found := _searched(sentence, distribution, output)) is not None:
+        account = found
+    else:
+        account = _rescored(sentence, distribution, output)
+    return replace(account, given=True, notes=(*_unknown(sentence, words, output), *account.notes))
+
+
+def _unknown(sentence: ReadSentence, words: Sequence[str], output: Sequence[int]) -> tuple[str, ...]:
+    if UNKNOWN_ID not in output:
+        return ()
+    lost = [word for word in dict.fromkeys(words) if UNKNOWN_ID in sentence.model.target.encode([word])]
+    return (
+        f"The model cannot write these words of the target, and takes them as unknown: {', '.join(lost)}.",
+    )
+
+
+def _in_the_only_order(sentence: ReadSentence, output: Sequence[int]) -> Account:
+    target, target_lengths = _target(output, 1, sentence)
+    states = sentence.reordering.states
+    log_prob = float(sentence.model.head.log_likelihood(states, sentence.lengths, target, target_lengths))
+    order = sentence.reordering.order
+    tokens = None if order is None else order[0].tolist()
+    return account_of(sentence, None, tokens, output, log_prob)
+
+
+def _reads_single_words(head: Head) -> TypeGuard[TaggingHead]:
+    return isinstance(head, TaggingHead) and head.encoder is None
+
+
+def _searched(
+    sentence: ReadSentence, distribution: OrderDistribution, output: Sequence[int]
+) -> Account | None:
+    """The best derivation among all, for a head that can search it; its segments come with it."""
+    head: Any = sentence.model.head
+    search = getattr(head, "derivations_over_orders", None)
+    if search is None or not isinstance(distribution, SeparablePermutation):
+        return None
+    pair = (distribution, sentence.states, sentence.lengths, *_target(output, 1, sentence))
+    found = search(*pair)
+    if found is None:
+        return None
+    (best,) = found
+    total = float(head.log_likelihood_over_orders(*pair))
+    if best.log_prob == -torch.inf:
+        raise ValueError("this model cannot write the target, whatever the order of the words.")
+    account = account_of(sentence, best, best.order, output, total)
+    sureness = Sureness(finite(total), finite(best.log_prob - total), None, None)
+    note = (
+        "Tree and segments are the most probable ones given both sides, exactly, among all; the probability is of "
+        "both. The tree's nodes are judged without the target."
+    )
+    return replace(account, segments=best.segments, sureness=sureness, notes=(*account.notes, note))
+
+
+def _summed(
+    sentence: ReadSentence, distribution: SeparablePermutation, head: TaggingHead, output: Sequence[int]
+) -> Account:
+    """Posterior over all trees, exactly: a gradient and a maximum of the chart of `log_likelihood`."""
+    target, target_lengths = _target(output, 1, sentence)
+    emissions = head.target_emissions(sentence.states, sentence.lengths, target, target_lengths)
+    posterior = tagging_posterior(distribution, emissions)
+    best = posterior.derivation
+    account = account_of(sentence, best, best.order, output, posterior.log_likelihood)
+    written = sum(float(emissions[0, token, place]) for place, token in enumerate(best.order))
+    prior = account.sureness.order
+    order = None if prior is None else finite(prior + written - posterior.log_likelihood)
+    alignment = rounded(
+        posterior.alignment.T.tolist()
+    )  # [output word][token], and here also [position][token]
+    return replace(
+        account,
+        nodes=nodes_of(best.tree, judge_of(posterior.rules), distribution.normal_form),
+        sureness=Sureness(finite(posterior.log_likelihood), finite(best.log_prob), order, None),
+        matrix=alignment,
+        alignment=alignment,
+        notes=(*account.notes, "Tree, order and alignment are given both sides, exactly, over all trees."),
+    )
+
+
+def _rescored(sentence: ReadSentence, distribution: OrderDistribution, output: Sequence[int]) -> Account:
+    """The best of the most probable trees' orders, by their joint probability with the output."""
+    candidates: dict[tuple[int, ...], Derivation] = {}
+    for derivation in distribution.top_derivations(CANDIDATES)[0]:
+        candidates.setdefault(derivation.order, derivation)  # best first: the first is its order's best
+    own = sentence.reordering.order
+    if own is not None and (tokens := tuple(own[0].tolist())) not in candidates:
+        derivation_of_own = tree_of_order(distribution, tokens)
+        if derivation_of_own is not None:
+            candidates[tokens] = derivation_of_own
+    orders = torch.tensor(list(candidates), device=sentence.states.device)
+    priors = distribution.double().log_prob(orders[:, None])[:, 0]
+    likelihoods = _likelihoods(sentence, orders, output).double()
+    joint = priors + likelihoods
+    total = joint.logsumexp(0)
+    if float(total) == -torch.inf:
+        raise ValueError("this model cannot write the target, whatever the order of the words.")
+    shares = (joint - total).exp()
+    best = int(joint.argmax())
+    chosen = list(candidates.values())[best]
+    account = account_of(sentence, chosen, chosen.order, output, float(likelihoods[best]))
+    within = chosen.log_prob - float(
+        priors[best]
+    )  # of the tree, given its order: the output says nothing about it
+    order_log_prob = float(shares[best].log())
+    matrix = torch.nn.functional.one_hot(orders, orders.shape[1]).double()
+    held = float(priors.logsumexp(0).exp())
+    return replace(
+        account,
+        sureness=Sureness(
+            finite(float(likelihoods[best])), finite(order_log_prob + within), finite(order_log_prob), None
+        ),
+        matrix=rounded((shares[:, None, None] * matrix).sum(0).tolist()),
+        notes=(*account.notes, _rescoring_note(len(candidates), held)),
+    )
+
+
+def _rescoring_note(orders: int, held: float) -> str:
+    return (
+        f"The order is the best of {orders} rescored with the target; they hold {held:.1%} of the probability before "
+        "it was seen. Its probability is among these. The alignment is exact, given the order; the tree's nodes are "
+        "judged without the target."
+    )
+
+
+def _likelihoods(sentence: ReadSentence, orders: Tensor, output: Sequence[int], at_once: int = 16) -> Tensor:
+    """Of the output, given each order."""
+    parts = []
+    for some in orders.split(at_once):
+        states = take_order(sentence.states.expand(len(some), -1, -1), some)
+        target, target_lengths = _target(output, len(some), sentence)
+        lengths = sentence.lengths.repeat(len(some))
+        parts.append(sentence.model.head.log_likelihood(states, lengths, target, target_lengths))
+    return torch.cat(parts)
+
+
+def _target(output: Sequence[int], rows: int, sentence: ReadSentence) -> tuple[Tensor, Tensor]:
+    target, lengths = pad([list(output)] * rows)
+    return target.to(sentence.states.device), lengths.to(sentence.states.device)

@@ -1,0 +1,62 @@
+"""Probabilities as squares: where each token stands, and which token stands behind which output word."""
+
+from collections.abc import Sequence
+
+from permalign.explain.account import Account
+from permalign.explain.markup import element, safe, shortened, text_width
+
+CELL = 22.0
+SIZE = 13.0
+
+
+def heatmaps(account: Account) -> str:
+    """The matrices of an account as HTML, folded; nothing where there are none."""
+    parts = []
+    if account.matrix is not None and len(account.source) > 1:
+        places = [str(place) for place in range(1, len(account.matrix) + 1)]
+        drawn = heatmap(account.matrix, places, account.source, "place")
+        parts.append(_folded("Where each word stands", drawn))
+    if account.alignment is not None:
+        drawn = heatmap(account.alignment, account.target, account.source, "output word")
+        parts.append(_folded("What stands behind each output word", drawn))
+    return "".join(parts)
+
+
+def heatmap(values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], what: str) -> str:
+    """A matrix of probabilities as SVG, darker where they are higher; every square says its own."""
+    left = max(text_width(shortened(name)) for name in rows) * SIZE + 12
+    top = max(text_width(shortened(name)) for name in columns) * SIZE + 12
+    parts = []
+    for row, name in enumerate(rows):
+        y = top + CELL * row
+        parts.append(element("text", safe(shortened(name)), x=left - 8, y=y + CELL / 2, class_="row"))
+        for column, value in enumerate(values[row]):
+            if value >= 0.005:
+                parts.append(_square(left + CELL * column, y, value, f"{what} {name}: {columns[column]}"))
+    for column, name in enumerate(columns):
+        at = f"translate({left + CELL * (column + 0.5):.1f} {top - 8:.1f}) rotate(-90)"
+        parts.append(element("text", safe(shortened(name)), transform=at, class_="column"))
+    width, height = left + CELL * len(columns), top + CELL * len(rows)
+    frame = element("rect", x=left, y=top, width=width - left, height=height - top, class_="frame")
+    return element(
+        "svg",
+        frame + "".join(parts),
+        class_="permalign-heatmap",
+        viewBox=f"0 0 {width + 2:.0f} {height + 2:.0f}",
+        width=round(width + 2),
+        height=round(height + 2),
+        role="img",
+        aria_label=f"{len(rows)} by {len(columns)} probabilities",
+    )
+
+
+def _square(x: float, y: float, value: float, what: str) -> str:
+    title = element("title", safe(f"{what}, {value:.2f}"))
+    inner = CELL - 2
+    return element(
+        "rect", title, x=x + 1, y=y + 1, width=inner, height=inner, rx=3, class_="cell", fill_opacity=value
+    )
+
+
+def _folded(title: str, drawn: str) -> str:
+    return f'<details><summary>{safe(title)}</summary><div class="scroller">{drawn}</div></details>'

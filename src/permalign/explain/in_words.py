@@ -1,0 +1,76 @@
+"""Accounts in words, as HTML: what a picture shows, for those who hear a page, and the figures for all."""
+
+from permalign.explain.account import Account, Node
+from permalign.explain.markup import safe
+from permalign.explain.picture import NAMES
+from permalign.explain.text import probability
+
+
+def figures(account: Account) -> list[tuple[str, str, str]]:
+    """How sure the model is: name, value and meaning of what is known."""
+    sure = account.sureness
+    rows = [
+        ("output", sure.output, "Probability of the output"),
+        ("tree", sure.derivation, "Probability of the tree"),
+        ("order", sure.order, "Probability of the order, summed over all its trees"),
+    ]
+    shown = [(name, probability(value), title) for name, value, title in rows if value is not None]
+    if sure.entropy is not None:
+        shown.append(
+            ("entropy", f"{sure.entropy:.2f} bits", "Entropy of all trees: 0 bits is no doubt at all")
+        )
+    return shown
+
+
+def sureness_list(account: Account) -> str:
+    """How sure the model is, as a list of terms."""
+    items = "".join(
+        f'<div title="{safe(title)}"><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>'
+        for name, value, title in figures(account)
+    )
+    return f'<dl class="sureness">{items}</dl>' if items else ""
+
+
+def in_words(account: Account) -> str:
+    """Order, segments and tree as paragraphs and lists."""
+    parts = []
+    if account.reordered is not None:
+        parts.append(f"<p>Read in this order: <bdi>{safe(' '.join(account.reordered))}</bdi></p>")
+    if account.segments:
+        items = "".join(
+            f"<li><bdi>{safe(' '.join(account.source[token] for token in segment.source) or 'nothing')}</bdi> → "
+            f"<bdi>{safe(' '.join(account.target[word] for word in segment.target) or 'nothing')}</bdi></li>"
+            for segment in account.segments
+        )
+        parts.append(f"<p>Segments:</p><ol>{items}</ol>")
+    if account.nodes:
+        parts.append(f"<p>Tree:</p>{tree_list(account)}")
+    return "".join(parts)
+
+
+def tree_list(account: Account) -> str:
+    """The tree as lists within lists."""
+    written: list[str] = []
+    waiting: list[str | Node] = ["</li></ul>", account.nodes[0], '<ul class="tree-list"><li>']
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            written.append(part)
+            continue
+        words = f"<bdi>{safe(' '.join(account.source[part.start : part.end]))}</bdi>"
+        label = "" if part.label is None else f" {safe(part.label)}"
+        if part.rule is None:
+            written.append(words + label)
+            continue
+        sure = "" if part.probability is None else f" ({part.probability:.2f}, {part.entropy or 0:.2f} bits)"
+        written.append(f"{NAMES[part.rule]}{label}{sure}: {words}")
+        waiting.append("</ul>")
+        for child in reversed(part.children):
+            waiting += ["</li>", account.nodes[child], "<li>"]
+        waiting.append("<ul>")
+    return "".join(written)
+
+
+def notes_list(account: Account) -> str:
+    """What there is not and why, and what is not exact."""
+    return "".join(f'<p class="note">{safe(note)}</p>' for note in account.notes)

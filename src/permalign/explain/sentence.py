@@ -1,0 +1,194 @@
+"""One sentence as a model reads it, and what the model writes when its words stand in a given order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+
+import torch
+from torch import Tensor
+
+from permalign.decoding.beam import beam_search
+from permalign.explain.account import Account, Sureness, nodes_of, rounded
+from permalign.explain.distributions import OrderDistribution, judge_of, option_weights, tree_log_prob
+from permalign.model import Transducer
+from permalign.reorderers.base import Reordering
+from permalign.reorderers.discrete import take_order
+from permalign.structures import Derivation, Segment
+from permalign.text.batching import pad
+from permalign.text.codec import UNKNOWN_ID
+
+
+@dataclass(frozen=True)
+class ReadSentence:
+    """A sentence, and all that depends on it alone.
+
+    Attributes:
+        model: that reads it, in evaluation mode.
+        words: as they were given.
+        units: as the model reads them.
+        source: ``(1, n)``, their numbers.
+        lengths: ``(1,)``
+        states: ``(1, n, width)``, what the head reads, in the original order.
+        reordering: what the reorderer makes of it by its own decoding.
+    """
+
+    model: Transducer
+    words: tuple[str, ...]
+    units: tuple[str, ...]
+    source: Tensor
+    lengths: Tensor
+    states: Tensor
+    reordering: Reordering
+
+    @property
+    def distribution(self) -> OrderDistribution | None:
+        """Over orders, where the reorderer has one."""
+        return self.reordering.distribution
+
+    @property
+    def unknown(self) -> tuple[int, ...]:
+        """The places of words the model does not know."""
+        return tuple(place for place, number in enumerate(self.source[0].tolist()) if number == UNKNOWN_ID)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know of the sentence and of its reorderer before looking at anything else."""
+        notes = []
+        if self.unknown:
+            names = ", ".join(dict.fromkeys(self.units[place] for place in self.unknown))
+            notes.append(f"Not in the model's vocabulary, and read as unknown: {names}.")
+        kind = self.model.options.reorderer.kind
+        if kind == "none":
+            notes.append("This model does not reorder: there is no tree, and every word keeps its place.")
+        elif kind == "local":
+            notes.append("This model mixes neighbouring words: there is no tree and no order to show.")
+        elif kind == "sinkhorn" and self.reordering.order is None:
+            notes.append("This model reorders by a soft matching: a matrix, but no tree and no single order.")
+        elif kind == "sinkhorn":
+            notes.append("This model reorders by the best matching: an order, but no tree behind it.")
+        elif self.reordering.order is None and self.reordering.matrix is not None:
+            notes.append("This model decodes by the expected permutation: a matrix, but no single order.")
+        return tuple(notes)
+
+
+def read(model: Transducer, sentence: str | Sequence[str]) -> ReadSentence:
+    """Let a model read a sentence.
+
+    Raises:
+        ValueError: there is no word in it.
+    """
+    words = tuple(sentence.split() if isinstance(sentence, str) else sentence)
+    numbers = model.source.encode(words)
+    if not numbers:
+        raise ValueError("the sentence is empty, but a model needs at least one word.")
+    model.eval()
+    source, lengths = (tensor.to(model.device) for tensor in pad([numbers]))
+    with torch.no_grad():
+        states = model.embeddings(source)
+        if (
+            encoder := getattr(model, "encoder", None)
+        ) is not None:  # words in context, before any reordering
+            states = encoder(states, lengths)
+        reordering = model.reorderer(source, lengths, states)
+    return ReadSentence(model, words, tuple(model.source.units(words)), source, lengths, states, reordering)
+
+
+@torch.no_grad()
+def written_in_order(
+    sentence: ReadSentence, order: Sequence[int], beam: int
+) -> tuple[tuple[int, ...], float]:
+    """What the head writes when the words stand in this order, and its log-probability given the order."""
+    head, length = sentence.model.head, len(sentence.units)
+    states = take_order(sentence.states, _row(order, sentence))
+    possible = head.longest_output(length)
+    limit = 2 * length + 10 if possible is None else possible
+    decoder = head.decoder(states, sentence.lengths)
+    found = beam_search(decoder, [limit], beam, 1, None, head.same_length)[0]
+    return (found[0].words, found[0].score) if found else ((), -torch.inf)
+
+
+@torch.no_grad()
+def aligned(
+    sentence: ReadSentence, order: Sequence[int] | None, output: Sequence[int]
+) -> tuple[tuple[Segment, ...] | None, tuple[tuple[float, ...], ...] | None]:
+    """Segments and alignment posteriors of an output, given the order; None for a head without alignments."""
+    if order is None:
+        return None, None
+    head, row = sentence.model.head, _row(order, sentence)
+    states = take_order(sentence.states, row)
+    target, target_lengths = (tensor.to(states.device) for tensor in pad([list(output)]))
+    segments = head.segments(states, sentence.lengths, target, target_lengths, row)
+    posteriors = head.alignment_posteriors(states, sentence.lengths, target, target_lengths)
+    by_token = None
+    if posteriors is not None:
+        cells = posteriors[0, : len(order)].T  # (output word, position); an end cell is left out
+        by_token = rounded(cells[:, row[0].argsort()].tolist())
+    return (None if segments is None else tuple(segments[0])), by_token
+
+
+def _row(order: Sequence[int], sentence: ReadSentence) -> Tensor:
+    return torch.tensor([list(order)], device=sentence.states.device)
+
+
+@torch.no_grad()
+def account_of(
+    sentence: ReadSentence,
+    derivation: Derivation | None,
+    order: Sequence[int] | None,
+    output: Sequence[int],
+    output_log_prob: float | None,
+) -> Account:
+    """Everything about one order of a sentence and one output."""
+    distribution = sentence.distribution
+    segments, alignment = aligned(sentence, order, output) if output else (None, None)
+    order_log_prob = entropy = judge = None
+    if distribution is not None:
+        exact = distribution.double()
+        judge = judge_of(option_weights(exact))
+        entropy = max(0.0, float(exact.entropy()) / log(2))
+        if order is not None:
+            order_log_prob = finite(float(exact.log_prob(_row(order, sentence))))
+    matrix = expected_matrix(sentence)
+    return Account(
+        source=sentence.units,
+        target=tuple(sentence.model.target.pieces(output)),
+        order=None if order is None else tuple(order),
+        nodes=() if derivation is None else nodes_of(derivation.tree, judge, _normal_form(sentence)),
+        segments=segments,
+        sureness=Sureness(
+            output=finite(output_log_prob),
+            derivation=None if derivation is None else finite(tree_log_prob(distribution, derivation)),
+            order=order_log_prob,
+            entropy=entropy,
+        ),
+        unknown=sentence.unknown,
+        matrix=matrix,
+        alignment=alignment,
+        notes=(*sentence.notes, *_alignment_note(sentence, segments, output)),
+    )
+
+
+def _normal_form(sentence: ReadSentence) -> bool:
+    return bool(getattr(sentence.distribution, "normal_form", False))
+
+
+def _alignment_note(sentence: ReadSentence, segments: object, output: Sequence[int]) -> tuple[str, ...]:
+    if not output:
+        return ("The output is empty.",)
+    if segments is None and sentence.reordering.order is not None:
+        kind = sentence.model.options.head.kind.replace("_", " ")
+        return (f"A head of the kind {kind} has no segments: every output word reads the whole sentence.",)
+    return ()
+
+
+def expected_matrix(sentence: ReadSentence) -> tuple[tuple[float, ...], ...] | None:
+    """Where each token stands, on average or by a soft matching; None where nothing of the kind is there."""
+    if sentence.distribution is not None:
+        return rounded(sentence.distribution.double().expected_matrix()[0].tolist())
+    soft = sentence.reordering.matrix
+    return None if soft is None or sentence.reordering.order is not None else rounded(soft[0].tolist())
+
+
+def finite(log_prob: float | None) -> float | None:
+    """A log-probability, or None for that of the impossible, which JSON cannot say."""
+    return None if log_prob is None or log_prob == -torch.inf else min(0.0, log_prob)

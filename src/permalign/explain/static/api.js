@@ -1,0 +1,26 @@
+// Questions to the server. A failure is an Error whose message can be shown.
+
+export const SAMPLES = 8;
+
+export const runs = () => request("/api/runs");
+export const explain = (question) => request("/api/explain", question);
+export const samples = (question) => request("/api/samples", { ...question, count: SAMPLES });
+export const compare = (question) => request("/api/compare", question);
+export const picture = (question) => request("/api/svg", question, (response) => response.blob());
+
+async function request(path, body, read = (response) => response.json()) {
+  const options = body && {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  };
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch {
+    throw new Error("The server does not answer. Is `permalign serve` still running?");
+  }
+  if (response.ok) return read(response);
+  const failure = await response.json().catch(() => ({}));
+  throw new Error(failure.error ?? `The server answered with status ${response.status}.`);
+}

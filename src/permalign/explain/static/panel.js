@@ -1,0 +1,201 @@
+// A panel shows what one run makes of the sentence: its choice or a sample, at a checkpoint.
+
+import * as api from "./api.js";
+import { enliven, glide, play } from "./picture.js";
+
+const BEST = "best";
+
+export class Panel {
+  // `changed` is called with the new sample and checkpoint when a dial is turned, `failed` with an Error.
+  constructor(run, { changed, failed }) {
+    this.run = run;
+    this.changed = changed;
+    this.failed = failed;
+    this.turn = 0; // answers that come back after a newer question are dropped
+    this.element = document.getElementById("panel").content.cloneNode(true).querySelector("section");
+    this.element.setAttribute("aria-label", run.name);
+    this.element.classList.add("empty");
+    this.find("h2").textContent = run.name;
+    this.find(".about").textContent = run.about;
+    // the best model stands at the right end, where training ended
+    this.checkpoints = [...run.checkpoints.filter((name) => name !== BEST), BEST];
+    this.prepareDials();
+    this.find(".replay").addEventListener("click", () => play(this.find(".permalign-picture")));
+    this.find(".ways").addEventListener("click", () => this.toggleWays());
+    this.find(".save").addEventListener("click", () => this.save());
+  }
+
+  find(selector) {
+    return this.element.querySelector(selector);
+  }
+
+  prepareDials() {
+    this.sampleDial = this.find(".sample input");
+    this.sampleDial.max = api.SAMPLES;
+    this.sampleDial.addEventListener("input", () => this.turned(false));
+    this.checkpointDial = this.find(".checkpoint input");
+    this.checkpointDial.max = this.checkpoints.length - 1;
+    this.find(".checkpoint").hidden = this.checkpoints.length < 2;
+    this.checkpointDial.addEventListener("input", () => {
+      this.nameDials(); // at once; the model is asked when the hand comes to rest
+      clearTimeout(this.resting);
+      this.resting = setTimeout(() => this.turned(true), 150);
+    });
+  }
+
+  get sample() {
+    return Number(this.sampleDial.value);
+  }
+
+  get checkpoint() {
+    return this.checkpoints[Number(this.checkpointDial.value)];
+  }
+
+  get question() {
+    return { run: this.run.name, checkpoint: this.checkpoint, sentence: this.sentence };
+  }
+
+  async ask(sentence, target, sample, checkpoint) {
+    this.sentence = sentence;
+    this.target = target || null;
+    const place = this.checkpoints.indexOf(checkpoint || BEST);
+    this.checkpointDial.value = place < 0 ? this.checkpoints.length - 1 : place;
+    this.sampleDial.value = this.target ? 0 : Math.min(sample, api.SAMPLES);
+    await this.load(play);
+  }
+
+  async turned(asksAgain) {
+    this.changed(this.sample, this.checkpoint === BEST ? "" : this.checkpoint);
+    if (asksAgain) await this.load(glide);
+    else await this.show(glide);
+  }
+
+  // Ask for the model's own choice; samples are asked for when they are first looked at.
+  async load(move) {
+    this.drawn = null;
+    this.closeWays();
+    await this.guarded(async (current) => {
+      const choice = await api.explain({ ...this.question, target: this.target });
+      if (!current()) return;
+      this.choice = choice;
+      this.find(".sample").hidden = this.target !== null || choice.account.nodes.length < 2;
+      await this.show(move);
+    });
+  }
+
+  async show(move) {
+    this.nameDials();
+    if (this.sample === 0) return this.draw(this.choice, move);
+    await this.guarded(async (current) => {
+      const drawn = this.drawn ?? (await api.samples(this.question));
+      if (!current()) return;
+      this.drawn = drawn;
+      this.draw(drawn[this.sample - 1] ?? this.choice, move);
+    });
+  }
+
+  draw(explained, move) {
+    this.element.classList.remove("empty");
+    const markup = new DOMParser().parseFromString(explained.html, "text/html").body;
+    const before = this.find(".permalign-picture");
+    const places = before && move === glide ? glide.places(before) : null;
+    const open = new Set([...this.element.querySelectorAll(".picture details[open] > summary")].map((one) => one.textContent));
+    this.find(".output bdi").textContent = explained.account.target.join(" ") || "∅";
+    this.find(".picture").replaceChildren(...markup.childNodes);
+    for (const summary of this.element.querySelectorAll(".picture summary")) {
+      summary.parentElement.open = open.has(summary.textContent); // what was unfolded stays so
+    }
+    const picture = this.find(".permalign-picture");
+    enliven(picture);
+    if (places) glide(picture, places);
+    else play(picture);
+  }
+
+  nameDials() {
+    const own = this.target ? "" : "the model’s choice";
+    this.find(".sample output").textContent = this.sample === 0 ? own : `${this.sample} of ${api.SAMPLES}`;
+    const name = this.checkpoint;
+    const shown = name === BEST ? "best" : `step ${Number(name.replace("step-", "")).toLocaleString("en")}`;
+    this.find(".checkpoint output").textContent = shown;
+    this.sampleDial.setAttribute("aria-valuetext", this.sample === 0 ? "the model’s choice" : `sample ${this.sample}`);
+    this.checkpointDial.setAttribute("aria-valuetext", shown);
+  }
+
+  // Mark the panel as busy, drop answers to older questions, and report failures.
+  async guarded(work) {
+    const turn = ++this.turn;
+    const current = () => turn === this.turn;
+    this.element.setAttribute("aria-busy", "true");
+    try {
+      await work(current);
+    } catch (error) {
+      if (current()) this.failed(error);
+    } finally {
+      if (current()) this.element.removeAttribute("aria-busy");
+    }
+  }
+
+  closeWays() {
+    this.find(".comparison").hidden = true;
+    this.find(".ways").setAttribute("aria-expanded", "false");
+  }
+
+  async toggleWays() {
+    const place = this.find(".comparison");
+    if (!place.hidden) return this.closeWays();
+    await this.guarded(async (current) => {
+      const comparison = await api.compare(this.question);
+      if (!current()) return;
+      place.replaceChildren(comparison ? waysTable(comparison) : paragraph("This model has one way to decode only."));
+      place.hidden = false;
+      this.find(".ways").setAttribute("aria-expanded", "true");
+    });
+  }
+
+  async save() {
+    await this.guarded(async () => {
+      const file = await api.picture({ ...this.question, target: this.target });
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(file);
+      link.download = "permalign.svg";
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+  }
+}
+
+function waysTable(comparison) {
+  const parts = document.createElement("div");
+  let verdict = "All three outputs are the same; their trees or orders differ.";
+  if (!comparison.trees_differ) verdict = "Greedy, Viterbi and the most probable permutation agree on the tree.";
+  else if (comparison.outputs_differ) verdict = "The outputs differ.";
+  parts.append(paragraph(verdict));
+  const table = parts.appendChild(document.createElement("table"));
+  row(table.createTHead(), ["way", "tree", "order", "reads", "writes"], "th");
+  const body = table.createTBody();
+  for (const way of comparison.ways) {
+    const { source, target, order, sureness } = way.account;
+    const words = [order.map((token) => source[token]).join(" "), target.join(" ")];
+    const cells = row(body, [way.name, figure(sureness.derivation), figure(sureness.order), ...words], "td");
+    cells[0].title = way.meaning;
+  }
+  return parts;
+}
+
+function row(parent, texts, kind) {
+  const line = parent.insertRow();
+  return texts.map((text) => {
+    const cell = line.appendChild(document.createElement(kind));
+    cell.dir = "auto";
+    cell.textContent = text;
+    return cell;
+  });
+}
+
+const figure = (logProb) => (logProb === null ? "–" : Math.exp(logProb).toFixed(3));
+
+function paragraph(text) {
+  const element = document.createElement("p");
+  element.textContent = text;
+  return element;
+}

@@ -1,0 +1,215 @@
+"""Text, pictures, pages and figures of accounts."""
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import pytest
+from tests.models.small import PAIRS, make
+
+from permalign.explain import compare, explain, html, svg, text
+from permalign.explain.account import Account, Node, nodes_of
+from permalign.explain.figures import accuracy_by_length, alignment, expected_matrix, save
+from permalign.explain.in_words import in_words
+from permalign.explain.layout import lay_out
+from permalign.explain.markup import shortened
+from permalign.explain.text import compared
+from permalign.structures import Segment, Tree
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"onload="x',
+    "&amp;",
+    "שלום",
+    "👩‍👩‍👧",
+    "a\x00b",
+    "x" * 500,
+    "\ud800",
+    "‮evil",
+)
+LABELLED = Account(
+    ("she", "sang", "a", "song"),
+    ("LIED", "SANG"),
+    order=(2, 3, 1, 0),
+    nodes=(
+        Node(0, 4, "I", "S<1>", (1, 2), 0.5, 1.0),
+        Node(0, 2, "I", "VP", (3, 4)),
+        Node(2, 4, None, "NP"),
+        Node(0, 1, None),
+        Node(1, 2, None),
+    ),
+    segments=(Segment((2, 3), (0,)), Segment((1,), (1,)), Segment((0,), ())),
+)
+
+
+def words(count):
+    return tuple(f"w{number}" for number in range(count))
+
+
+def caterpillar(count):
+    tree = Tree(0, 1)
+    for end in range(2, count + 1):
+        tree = Tree(0, end, "I" if end % 2 else "S", (tree, Tree(end - 1, end)))
+    return Account(words(count), (), order=tree.order, nodes=nodes_of(tree))
+
+
+def parsed(account):
+    return ElementTree.fromstring(svg(account))
+
+
+def classes(root, name):
+    return [part for part in root.iter() if name in part.get("class", "").split()]
+
+
+def test_text_has_all_that_is_asked_for(ssnt_model):
+    shown = text(explain(ssnt_model, "a b c d"))
+    for part in ("a b c d → ", "Tree", "Order", "Segments", "How sure", "the tree", "the order", "bits"):
+        assert part in shown
+
+
+def test_text_draws_a_line_for_each_word():
+    shown = text(caterpillar(5)).split("Order\n")[1].splitlines()
+    assert [line.split()[0] for line in shown] == list(words(5))
+    assert all(any("\u2800" < sign <= "\u28ff" for sign in line) for line in shown)
+
+
+def test_text_shows_labels_and_leaves_of_several_words():
+    shown = text(LABELLED)
+    assert "I ⇄ VP" in shown
+    assert "NP: a song" in shown
+    assert "she    → ∅" in shown
+
+
+def test_text_aligns_wide_characters():
+    account = Account(("日本", "a"), ("x",), order=(1, 0))
+    lines = text(account).split("Order\n")[1].splitlines()
+    assert lines[0].startswith("  日本 ")
+    assert lines[1].startswith("     a ")
+
+
+def test_ways_stand_side_by_side_where_they_differ(undecided, exact_model):
+    shown = compared(compare(undecided, "a b c"))
+    assert re.search(r"greedy +viterbi +permutation", shown)
+    assert "proven" in shown
+    assert "agree" in compared(compare(exact_model, "a b"))
+
+
+@pytest.mark.parametrize(("reorderer", "head"), PAIRS)
+def test_every_account_is_a_picture_and_a_page(reorderer, head):
+    account = explain(make(reorderer, head), "a b c d")
+    root = parsed(account)
+    assert len(classes(root, "word")) == (8 if account.order is not None else 4)
+    assert "</html>" in html(account)
+
+
+def test_a_picture_has_every_part_in_its_place():
+    root = parsed(LABELLED)
+    assert len(classes(root, "inverted")) == 2
+    assert len(classes(root, "line")) == 4
+    assert len(classes(root, "segment")) == 3
+    labels = [part.text for part in classes(root, "label")]
+    assert labels == ["S<1>", "VP", "NP"]
+    moved = {part.get("data-tokens") for part in root.iter() if part.get("data-from")}
+    assert moved == {"0", "1", "2", "3"}
+
+
+def test_words_do_not_overlap():
+    layout = lay_out(replace(LABELLED, source=("she", "sang", "a", "wonderfully-long-word")))
+    for row in (layout.source, sorted(layout.reordered, key=lambda box: box.x), layout.target):
+        assert all(left.right < right.left for left, right in pairwise(row))
+    assert max(box.right for box in (*layout.source, *layout.target)) < layout.width
+
+
+def test_nodes_stand_above_their_children():
+    account = caterpillar(30)
+    layout = lay_out(account)
+    for place, node in enumerate(account.nodes):
+        assert all(layout.nodes[place][1] < layout.nodes[child][1] for child in node.children)
+        assert layout.nodes[place][1] >= 0
+
+
+def test_long_sentences_are_drawn():
+    account = caterpillar(600)  # deeper than Python recurses
+    assert "w599" in text(account)
+    assert parsed(account) is not None
+    assert in_words(account).count("<ul") == in_words(account).count("</ul>")
+
+
+def test_hostile_words_are_only_words():
+    account = Account(HOSTILE, HOSTILE[::-1], order=tuple(range(len(HOSTILE))), notes=HOSTILE)
+    root = parsed(account)  # well-formed, whatever was in the words
+    assert not [part for part in root.iter() if part.tag.endswith("script")]
+    page = html(account)
+    page.encode("utf-8")
+    assert "<script>alert" not in page
+    assert 'onload="' not in page
+    assert "\x00" not in page
+
+
+def test_markup_has_no_inline_style_or_script():
+    drawn = svg(LABELLED, standalone=False)
+    assert not re.search(r"\sstyle=|<style|<script|\son\w+=", drawn)
+
+
+def test_a_page_asks_nobody_for_anything():
+    page = html(LABELLED)
+    addresses = set(re.findall(r"""(?:https?:)?//[^\s"'<)]+""", page))
+    assert {address for address in addresses if address.startswith("http")} <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"<link|\ssrc=|@import|url\(|import .* from", page)
+    assert "default-src 'none'" in page
+
+
+def test_long_words_are_shortened_but_named():
+    root = parsed(Account(("x" * 80,), (), order=(0,)))
+    shown = [part.text for part in classes(root, "text")]
+    assert shown == [shortened("x" * 80)] * 2
+    assert any(part.text == "x" * 80 for part in root.iter() if part.tag.endswith("title"))
+
+
+def test_what_is_seen_is_also_said():
+    said = in_words(LABELLED)
+    assert "inverted VP" in said
+    assert "<bdi>a song</bdi> → <bdi>LIED</bdi>" in said
+    segments = classes(parsed(LABELLED), "segment")
+    assert [part.get("aria-label") for part in segments] == [
+        "LIED, from a song",
+        "SANG, from sang",
+        "no output, from she",
+    ]
+    assert [part.get("tabindex") for part in segments] == ["0", "0", None]
+
+
+def test_notebooks_show_pictures(ssnt_model):
+    (prediction,) = ssnt_model.predict(["a b c"], explain=True)
+    for shown in (prediction.explanation, prediction.explanation.derivation, explain(ssnt_model, "a b c")):
+        drawn = shown._repr_html_()
+        assert "<svg" in drawn
+        assert "permalign-picture" in drawn
+
+
+def test_figures_are_pdf_with_text_in_them(ssnt_model, tmp_path):
+    account = explain(ssnt_model, "a b c d")
+    lengths = {"ours": [(3, True), (3, False), (5, True)], "theirs": [(3, False), (4, True)]}
+    for figure in (expected_matrix(account), alignment(account), accuracy_by_length(lengths)):
+        save(figure, tmp_path / "figure.pdf")
+        written = (tmp_path / "figure.pdf").read_bytes()
+        assert written.startswith(b"%PDF")
+        assert b"/TrueType" in written or b"/Type0" in written
+        assert b"/Type3" not in written
+
+
+def test_accuracy_is_that_of_each_length():
+    (axes,) = accuracy_by_length({"ours": [(3, True), (3, False), (5, True)]}).axes
+    (line,) = axes.lines
+    assert line.get_xydata().tolist() == [[3, 50], [5, 100]]
+
+
+def test_figures_of_what_is_not_there_are_refused():
+    nothing = Account(("a",), ("b",))
+    with pytest.raises(ValueError, match="no expected matrix"):
+        expected_matrix(nothing)
+    with pytest.raises(ValueError, match="no alignment"):
+        alignment(nothing)
+    with pytest.raises(ValueError, match="at least one"):
+        accuracy_by_length({})

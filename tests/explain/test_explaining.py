@@ -1,0 +1,217 @@
+"""Accounts say what is true of the model, for every reorderer and head, with and without a given output."""
+
+import json
+from math import exp, log
+
+import pytest
+import torch
+from tests.models.small import PAIRS, make
+
+from permalign.explain import compare, explain, sample
+from permalign.explain.account import Account
+
+WORDS = "a b c d"
+PAIR = ("a b c", "C B A")
+
+
+@pytest.mark.parametrize(("reorderer", "head"), PAIRS)
+def test_every_model_can_be_explained(reorderer, head):
+    model = make(reorderer, head)
+    account = explain(model, WORDS, beam=2)
+    assert account.source == tuple("abcd")
+    assert bool(account.nodes) == (reorderer in ("soft", "hard", "samples", "exact"))
+    if account.order is not None:
+        assert sorted(account.order) == [0, 1, 2, 3]
+    for row in account.alignment or ():
+        assert len(row) == 4
+        assert 0 <= sum(row) <= 1.001
+    if reorderer == "exact" or account.nodes:
+        assert account.sureness.derivation <= account.sureness.order + 1e-6
+    else:
+        assert account.notes  # says what there is not
+    json.dumps(account.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(("reorderer", "head"), PAIRS)
+def test_every_model_explains_a_given_output(reorderer, head):
+    model = make(reorderer, head)
+    account = explain(model, *PAIR)
+    assert account.given
+    assert account.target == tuple("CBA")
+    assert account.sureness.output <= 0
+    json.dumps(account.to_json(), allow_nan=False)
+
+
+def test_the_output_is_the_models_own(ssnt_model):
+    account = explain(ssnt_model, WORDS)
+    (prediction,) = ssnt_model.predict([WORDS], beam=5, explain=True)
+    assert account.target == prediction.tokens
+    assert account.order == prediction.explanation.order
+    assert account.segments == prediction.explanation.segments
+    assert account.sureness.output == pytest.approx(prediction.score, abs=1e-4)
+
+
+def test_a_trained_model_is_sure_of_the_right_order(exact_model):
+    account = explain(exact_model, WORDS)
+    assert account.target == tuple("DCBA")
+    assert account.order == (3, 2, 1, 0)
+    assert account.nodes[0].rule == "I"
+    assert exp(account.sureness.order) > 0.9
+
+
+def test_sureness_is_that_of_the_distribution(ssnt_model):
+    account = explain(ssnt_model, WORDS)
+    source = torch.tensor([ssnt_model.source.encode(WORDS.split())])
+    with torch.no_grad():
+        distribution = ssnt_model.reorderer.distribution(source, torch.tensor([4]))
+    (trees,) = distribution.top_derivations(1000)
+    own = sum(exp(tree.log_prob) for tree in trees if tree.order == account.order)
+    assert exp(account.sureness.order) == pytest.approx(own, abs=1e-5)
+    assert account.sureness.derivation == pytest.approx(trees[0].log_prob, abs=1e-5)
+    bits = -sum(exp(tree.log_prob) * tree.log_prob for tree in trees) / log(2)
+    assert account.sureness.entropy == pytest.approx(bits, abs=1e-4)
+    product = 1.0
+    for node in account.nodes:
+        product *= node.probability if node.rule else 1.0
+    assert product == pytest.approx(exp(account.sureness.derivation), abs=1e-4)
+    for row, expected in zip(account.matrix, distribution.expected_matrix()[0].tolist(), strict=True):
+        assert row == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_span_is_as_undecided_as_its_options(undecided):
+    account = explain(undecided, "a b c")
+    root = account.nodes[0]
+    rules = undecided.reorderer.distribution(torch.zeros(1, 3), torch.tensor([3])).rule_probabilities()[0]
+    options = rules[2:].flatten()  # the splits of the whole sentence come last
+    assert root.entropy == pytest.approx(float(-(options * options.log2()).sum()), abs=1e-4)
+
+
+def test_given_both_sides_everything_is_bayes(exact_model):
+    """Against enumeration: p(tree | pair) = p(tree) p(output | order) / p(output)."""
+    source, target = "a b c", "C A B"
+    account = explain(exact_model, source, target)
+    numbers = torch.tensor([exact_model.source.encode(source.split())])
+    lengths = torch.tensor([3])
+    output = torch.tensor([exact_model.target.encode(target.split())])
+    with torch.no_grad():
+        distribution = exact_model.reorderer.distribution(numbers, lengths)
+        states = exact_model.embeddings(numbers)
+        emissions = exact_model.head.target_emissions(states, lengths, output, lengths)[0].double()
+    (trees,) = distribution.top_derivations(100)
+    joint = [
+        tree.log_prob + sum(float(emissions[token, place]) for place, token in enumerate(tree.order))
+        for tree in trees
+    ]
+    total = torch.tensor(joint, dtype=torch.float64).logsumexp(0).item()
+    best = max(range(len(trees)), key=joint.__getitem__)
+    assert account.order == trees[best].order
+    assert account.sureness.output == pytest.approx(total, abs=1e-4)
+    assert account.sureness.derivation == pytest.approx(joint[best] - total, abs=1e-4)
+    same = [weight for tree, weight in zip(trees, joint, strict=True) if tree.order == account.order]
+    assert exp(account.sureness.order) == pytest.approx(sum(exp(one - total) for one in same), abs=1e-4)
+    behind_first = [0.0] * 3
+    for tree, weight in zip(trees, joint, strict=True):
+        behind_first[tree.order[0]] += exp(weight - total)
+    assert account.alignment[0] == pytest.approx(behind_first, abs=1e-4)
+
+
+def test_rescoring_finds_the_best_order(ssnt_model):
+    source, target = "a b c", "A B C"
+    account = explain(ssnt_model, source, target)
+    numbers = torch.tensor([ssnt_model.source.encode(source.split())])
+    lengths = torch.tensor([3])
+    output = torch.tensor([ssnt_model.target.encode(target.split())])
+    with torch.no_grad():
+        distribution = ssnt_model.reorderer.distribution(numbers, lengths).double()
+        orders = distribution.enumerate_support()[:, 0]
+        states = ssnt_model.embeddings(numbers)[0][orders]
+        likelihoods = ssnt_model.head.log_likelihood(
+            states, lengths.repeat(6), output.repeat(6, 1), lengths.repeat(6)
+        )
+        joint = distribution.log_prob(orders[:, None])[:, 0] + likelihoods
+    assert account.order == tuple(orders[int(joint.argmax())].tolist())
+    assert account.sureness.order == pytest.approx(float(joint.max() - joint.logsumexp(0)), abs=1e-4)
+    assert any("6 rescored" in note and "100.0%" in note for note in account.notes)
+
+
+def test_samples_follow_their_seed(ssnt_model):
+    first = sample(ssnt_model, WORDS, 5, seed=3)
+    assert len(first) == 5
+    assert sample(ssnt_model, WORDS, 5, seed=3) == first
+    assert all(isinstance(one, Account) and sorted(one.order) == [0, 1, 2, 3] for one in first)
+
+
+def test_what_has_no_distribution_has_no_samples():
+    model = make("none", "ssnt")
+    assert sample(model, WORDS) == ()
+    assert compare(model, WORDS) is None
+
+
+def test_three_ways_to_decode_that_differ(undecided):
+    comparison = compare(undecided, "a b c")
+    greedy, viterbi, permutation = (way.account for way in comparison.ways)
+    assert comparison.orders_differ
+    assert len({greedy.order, viterbi.order, permutation.order}) == 3
+    assert permutation.sureness.order >= max(greedy.sureness.order, viterbi.sureness.order)
+    assert viterbi.sureness.derivation >= max(greedy.sureness.derivation, permutation.sureness.derivation)
+    assert comparison.gap == 0
+
+
+def test_ways_that_agree_say_so(exact_model):
+    comparison = compare(exact_model, "a b")
+    assert not comparison.trees_differ
+    assert not comparison.outputs_differ
+
+
+def test_unknown_words_are_named(exact_model):
+    account = explain(exact_model, "a zebra b")
+    assert account.unknown == (1,)
+    assert any("zebra" in note for note in account.notes)
+    given = explain(exact_model, "a b", "B zebra")
+    assert any("cannot write" in note and "zebra" in note for note in given.notes)
+
+
+def test_one_word(exact_model, ssnt_model):
+    for model in (exact_model, ssnt_model):
+        account = explain(model, "a")
+        assert account.order == (0,)
+        assert len(account.nodes) == 1
+        assert sample(model, "a", 2)[0].order == (0,)
+        assert not compare(model, "a").trees_differ
+        assert explain(model, "a", "A").target == ("A",)
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "viterbi", "permutation", "marginal"])
+def test_every_decoding_shows_what_it_has(decoding):
+    from tests.models.small import SOURCE, TARGET
+
+    from permalign.model import Transducer
+
+    options = {"reorderer": {"kind": "separable", "decoding": decoding}, "head": {"kind": "ssnt"}}
+    account = explain(Transducer(options, SOURCE, TARGET), WORDS)
+    assert (account.order is None) == (decoding == "marginal")
+    assert bool(account.nodes) == (decoding != "marginal")
+    assert account.matrix is not None
+
+
+def test_normal_form_is_explained():
+    from tests.models.small import SOURCE, TARGET
+
+    from permalign.model import Transducer
+
+    options = {"reorderer": {"kind": "separable", "normal_form": True}, "head": {"kind": "ssnt"}}
+    account = explain(Transducer(options, SOURCE, TARGET), WORDS)
+    product = 1.0
+    for node in account.nodes:
+        product *= node.probability if node.rule else 1.0
+    assert product == pytest.approx(exp(account.sureness.derivation), abs=1e-4)
+    assert account.sureness.order == pytest.approx(account.sureness.derivation, abs=1e-5)
+
+
+def test_wrong_questions_are_named(exact_model):
+    with pytest.raises(ValueError, match="sentence is empty"):
+        explain(exact_model, "  ")
+    with pytest.raises(ValueError, match="target is empty"):
+        explain(exact_model, "a b", " ")
+    with pytest.raises(ValueError, match="2 source words and 3 output words"):
+        explain(exact_model, "a b", "A B C")
