@@ -1,7 +1,7 @@
-"""Formulas as drawings: matplotlib lays them out, the page carries the outlines.
+r"""Formulas as drawings: matplotlib lays them out, the page carries the outlines.
 
 So a page needs neither a TeX installation where it is built nor a script from another host where it is read. A display
-may have several lines, parted by ``\\\\`` and aligned at ``&``.
+may have several lines, parted by ``\\`` and aligned at ``&``.
 """
 
 from functools import cache
