@@ -1,62 +1,47 @@
+import re
 import subprocess
 import sys
 
 import pytest
 
 from permalign import demo
+from permalign.tasks.arithmetic import Arithmetic
+from permalign.training.display import Display
+
+QUICK = ("training.steps=120", "training.evaluate_every=120", "model.reorderer.objective=exact")
 
 
 @pytest.fixture(scope="module")
-def lines():
-    return demo.text().splitlines()
+def lines(tmp_path_factory):
+    run = tmp_path_factory.mktemp("demo") / "run"
+    return list(demo.demonstrate(run, QUICK, limit=50, display=Display()))
 
 
-def test_it_fits_a_terminal(lines):
-    assert max(map(len, lines)) <= 80
-    assert all(line == line.rstrip() for line in lines)
+def test_it_learns_and_says_how_well(lines):
+    (iid,) = (re.search(r"IID +([\d.]+) % of 50,", line) for line in lines if line.startswith("  IID"))
+    (len_,) = (re.search(r"LEN +([\d.]+) % of 50,", line) for line in lines if line.startswith("  LEN"))
+    assert float(iid[1]) > 90
+    assert 0 <= float(len_[1]) <= 100
 
 
-def test_it_says_the_same_every_time(lines):
-    assert demo.text().splitlines() == lines
+def test_it_draws_the_tree_of_an_expression(lines):
+    example = demo.unseen_expression()
+    assert f"  infix    {' '.join(example.source)}" in lines
+    leaves = [line.rpartition("─ ")[2] for line in lines if "─ " in line and line[-1] not in "→⇄"]
+    assert leaves.count("(") + leaves.count(")") == example.source.count("(") + example.source.count(")")
+    assert any("I ⇄" in line for line in lines)
 
 
-def test_it_draws_the_tree_and_moves_the_verb(lines):
-    drawn = ["S →", "├─ S →", "│  ├─ the", "│  └─ girl", "└─ I ⇄", "   ├─ saw", "   └─ S →"]
-    drawn += ["      ├─ the", "      └─ hedgehog"]
-    first = lines.index("    S →")
-    assert [line[4:] for line in lines[first : first + len(drawn)]] == drawn
-    assert "    before   the girl saw the hedgehog" in lines
-    assert "    after    the girl the hedgehog saw" in lines
+def test_the_expression_is_deeper_than_all_it_learned_from():
+    deepest = max(example.meta["depth"] for example in Arithmetic().examples("iid/train"))
+    assert demo.unseen_expression().meta["depth"] > deepest
 
 
-def test_the_expected_matrix_has_rows_that_sum_to_one(lines):
-    first = next(number for number, line in enumerate(lines) if line.startswith("    position")) + 1
-    rows = [line.split()[1:] for line in lines[first : first + 5]]
-    sums = [sum(0 if cell == "." else float(cell) for cell in row) for row in rows]
-    assert sums == pytest.approx([1] * 5, abs=0.02)
-
-
-def test_samples_are_as_frequent_as_probable(lines):
-    first = next(number for number, line in enumerate(lines) if line.endswith("probability")) + 1
-    pairs = [[float(word) for word in line.split()[-2:]] for line in lines[first : first + 5]]
-    spread = (0.25 / demo.SAMPLES) ** 0.5  # at most, for any probability
-    assert all(abs(drawn - probability) < 4 * spread + 0.001 for drawn, probability in pairs)
-
-
-def test_three_ways_to_decode_three_answers(lines):
-    greedy, viterbi, order = (
-        next(line for line in lines if line.startswith(f"    {name}"))
-        for name in ("locally best", "most probable tree", "most probable order")
-    )
-    assert greedy.endswith("0 2 1  0.195")
-    assert viterbi.endswith("1 0 2  0.220")
-    assert order.endswith("2 1 0  0.146 + 0.098 = 0.244")
-
-
-def test_it_runs_as_a_program_without_compiling_anything(lines):
-    program = "import sys; from permalign import demo; demo.main(); sys.exit('numba' in sys.modules and 'numba loaded')"
+@pytest.mark.slow
+def test_the_whole_demo_runs_as_a_program():
     answer = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", program], capture_output=True, encoding="utf-8"
+        [sys.executable, "-X", "utf8", "-m", "permalign.demo"], capture_output=True, encoding="utf-8"
     )
-    assert (answer.returncode, answer.stderr) == (0, "")
-    assert answer.stdout.splitlines() == lines
+    assert answer.returncode == 0
+    assert "IID  100.00 %" in answer.stdout
+    assert "I ⇄" in answer.stdout

@@ -6,14 +6,28 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 from benchmarks import table
 
 import permalign
-from permalign import demo
+from permalign.kernels.layout import split_count, split_index
+from permalign.structures import SeparablePermutation
+from permalign.structures.derivations import RULES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+WORDS = ("the", "girl", "saw", "the", "hedgehog")
+
+# What goes together in the drawn tree, and how: the part i..j-1, the part j..k-1, the rule, the score; others are 0.
+HABITS = (
+    (0, 1, 2, "S", 4.0),
+    (3, 4, 5, "S", 4.0),
+    (2, 3, 5, "I", 4.0),
+    (2, 3, 5, "S", 2.5),
+    (0, 2, 5, "S", 3.0),
+    (0, 2, 5, "I", 0.5),
+)
 RESULTS = json.loads(table.RESULTS.read_text("utf-8"))
 
 
@@ -48,8 +62,12 @@ def test_what_was_measured_names_its_machine():
     assert {"date", "commit", "cpu", "cores", "python", "torch", "numba"} <= set(RESULTS["machine"])
 
 
-def test_the_drawn_tree_is_the_demos():
-    tree = demo.sentence_distribution().best_derivation()[0].draw(demo.WORDS)
+def test_the_drawn_tree_is_the_best_one():
+    scores = torch.zeros(1, split_count(len(WORDS)), 2)
+    for start, middle, end, rule, score in HABITS:
+        split = int(split_index(len(WORDS), *torch.tensor([start, middle, end])))
+        scores[0, split, RULES.index(rule)] = score
+    tree = SeparablePermutation(scores).best_derivation()[0].draw(WORDS)
     drawn = [line[4:].split("   before")[0].split("   after")[0].rstrip() for line in README.splitlines()]
     lines = tree.splitlines()
     assert any(drawn[start : start + len(lines)] == lines for start in range(len(drawn)))

@@ -234,7 +234,9 @@ class ModelOptions(Options):
 
 def _first_fault(cls: type[Options], error: ValidationError) -> str:
     """What is wrong first, in plain words."""
-    fault = error.errors()[0]
+    faults = error.errors()
+    typos = [fault for fault in faults if fault["type"] == "extra_forbidden"]
+    fault = (typos or faults)[0]  # what a typo meant is missing, too
     place = [str(part) for part in fault["loc"] if not str(part).startswith(("literal", "constrained"))]
     if fault["type"] == "missing":
         return f"{'.'.join(place)} is missing."

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from permalign import __version__
-from permalign.cli import average, compare, data, evaluate, explain, predict, serve, train
+from permalign.cli import average, compare, data, demo, evaluate, explain, predict, serve, train, tune
 
 app = typer.Typer(
     name="permalign",
@@ -17,6 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command(help=demo.HELP)(demo.demo)
 app.add_typer(data.app, name="data")
 app.command(help=train.HELP)(train.train)
 app.command(help=average.HELP)(average.average)
@@ -25,6 +26,7 @@ app.command(help=predict.HELP, short_help="Answer sentences from standard input.
 app.command(help=compare.HELP, short_help="Tell whether one system is better than another.")(compare.compare)
 app.command("explain", help=explain.HELP)(explain.explain)
 app.command("serve", help=serve.HELP)(serve.serve)
+app.command(help=tune.HELP)(tune.tune)
 
 
 def _print_version(wanted: bool) -> None:

@@ -15,7 +15,7 @@ from permalign.tasks.base import Example, Task
 from permalign.tasks.registry import no_such
 from permalign.tasks.seeded import shuffled
 from permalign.text.batching import Batches
-from permalign.text.codec import Codec
+from permalign.text.codec import SPECIALS, Codec
 from permalign.text.subwords import Subwords
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.options import RunOptions, SideOptions
@@ -94,7 +94,12 @@ def learn_codec(options: SideOptions, sentences: Sequence[Sequence[str]]) -> Cod
             return Subwords.train(sentences, options.size or DEFAULT_PIECES, kind=options.algorithm)
         except ValueError as error:
             raise ConfigError(f"text: {error}") from None
-    return Vocabulary.build(sentences, minimum_count=options.minimum_count, maximum_size=options.size)
+    vocabulary = Vocabulary.build(sentences, minimum_count=options.minimum_count, maximum_size=options.size)
+    if len(vocabulary) == len(SPECIALS):
+        raise ConfigError(
+            f"text: no word of the training data occurs {options.minimum_count} times. Lower minimum_count."
+        )
+    return vocabulary
 
 
 def _batches(options: RunOptions, examples: Sequence[Example], source: Codec, target: Codec) -> Batches:

@@ -1,0 +1,114 @@
+import os
+import subprocess
+import sys
+from io import StringIO
+
+import pytest
+import yaml
+from tests.training.small_run import options, write_data
+from typer.testing import CliRunner
+
+from permalign.cli.app import app
+from permalign.training.display import PlainDisplay, RichDisplay
+from permalign.training.experiments import experiment_names
+
+
+@pytest.fixture
+def permalign(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        yaml.safe_dump(options(write_data(tmp_path / "data"), steps=4, evaluate_every=2, stages=[]))
+    )
+    return path
+
+
+@pytest.mark.parametrize("verb", ["train", "average", "tune", "demo"])
+def test_help_shows_examples_without_torch(verb):
+    program = (
+        "import sys\nfrom permalign.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    sys.exit('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, verb, "--help"], capture_output=True, text=True, env=os.environ
+    )
+    assert done.returncode == 0
+    assert f"  permalign {verb}" in done.stdout
+
+
+def test_all_experiments_are_listed_with_a_line(permalign):
+    lines = permalign("train", "--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == experiment_names()
+    assert all(len(line.split()) > 4 for line in lines)
+
+
+def test_training_prints_where_the_model_is(permalign, config, tmp_path):
+    answer = permalign("train", "mine.yaml", "--set", "training.steps=2", "--seed", "5")
+    assert answer.exit_code == 0
+    assert answer.stdout == "runs/mine-seed-5/model\n"
+    assert "step 2/2  dev  exact_match" in answer.stderr
+    assert "Finished: all 2 steps are done." in answer.stderr
+    assert (tmp_path / "runs" / "mine-seed-5" / "model" / "model.safetensors").exists()
+    again = permalign("train", "mine.yaml", "--seed", "5")
+    assert again.exit_code == 1
+    assert "--resume runs/mine-seed-5" in again.stderr
+    assert "Traceback" not in again.stderr
+    finished = permalign("train", "--resume", "runs/mine-seed-5")
+    assert finished.exit_code == 0
+    assert "Finished: all 2 steps are done." in finished.stderr
+
+
+def test_an_average_of_kept_models(permalign, config):
+    assert permalign("train", "mine.yaml", "--run", "run").exit_code == 0
+    answer = permalign("average", "run", "--out", "mean")
+    assert (answer.exit_code, answer.stdout) == (0, "mean\n")
+    assert permalign("average", "run", "--out", "mean").exit_code == 1
+    assert permalign("average", "run", "--out", "mean", "--overwrite").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["train"], 2, "give the NAME of an experiment"),
+        (["train", "arithmetic/sotf"], 1, "Did you mean 'arithmetic/soft'?"),
+        (["train", "nowhere.yaml"], 1, "there is no such file"),
+        (["train", "arithmetic/soft", "--set", "training.stepz=1"], 1, "did you mean training.steps?"),
+        (["train", "--resume", "nowhere"], 1, "is no run"),
+        (["train", "arithmetic/soft", "--resume", "nowhere"], 2, "give --resume RUN alone"),
+        (["train", "arithmetic/soft", "--set", "task.notation=infix"], 2, "expected 'postfix' or 'prefix'"),
+        (["tune", "arithmetic/soft", "--range", "seed=9:1"], 1, "is empty"),
+        (["average", "nowhere", "--out", "mean"], 1, "there is no such run"),
+    ],
+)
+def test_what_is_wrong_is_said_in_plain_words(permalign, arguments, code, message):
+    answer = permalign(*arguments)
+    assert answer.exit_code == code
+    assert message in " ".join(answer.stderr.replace("│", " ").split())
+    assert answer.stdout == ""
+
+
+def test_plain_lines_say_how_long_it_takes():
+    stream = StringIO()
+    display = PlainDisplay(stream)
+    display.begin(0, 100)
+    display.record(50, "train", {"loss": 0.25})
+    assert stream.getvalue().startswith("step 50/100  train  loss 0.25  (0s left)")
+
+
+def test_a_terminal_shows_step_loss_dev_and_time():
+    from rich.console import Console
+
+    console = Console(file=StringIO(), force_terminal=True, width=120)
+    display = RichDisplay(console)
+    display.begin(0, 100)
+    display.advance(40, 0.5)
+    display.record(40, "dev", {"exact_match": 87.5})
+    display.end()
+    shown = console.file.getvalue()
+    for part in ("40/100", "loss 0.5", "dev 87.50", "left"):
+        assert part in shown

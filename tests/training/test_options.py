@@ -1,0 +1,150 @@
+import pytest
+
+from permalign.errors import ConfigError, DataError
+from permalign.tasks.registry import TaskChoiceError
+from permalign.training.experiments import experiment_names, load_experiment, load_values
+from permalign.training.options import RunOptions, TrainingOptions
+from permalign.training.schedules import learning_rate
+
+ARITHMETIC = {"task": {"name": "arithmetic"}, "training": {"steps": 10}}
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_experiment_is_valid_and_says_what_it_is(name):
+    options = load_experiment(name)
+    assert options.description.endswith(".")
+    assert len(options.description) < 100
+    options.require_split(options.make_task())
+
+
+def leaves(values, path=()):
+    for key, value in values.items():
+        yield from leaves(value, (*path, key)) if isinstance(value, dict) else [((*path, key), value)]
+
+
+@pytest.mark.parametrize("task", ["arithmetic", "scan", "geoquery"])
+def test_experiments_hold_only_what_differs_from_the_defaults(task):
+    defaults = RunOptions.parse({"task": {"name": "own", "path": ""}, "training": {"steps": 1}})
+    default = dict(leaves(defaults.model_dump()))
+    said = leaves(load_values(f"{task}/_base"))
+    assert [path for path, value in said if default.get(path) == value and path[-1] != "kind"] == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("training.stepz=3", "training.stepz is no option; did you mean training.steps?"),
+        ("model.head.knd=ssnt", "model.head.knd is no option; did you mean model.head.kind?"),
+        ("training.stages=[{stps: 3, objective: soft}]", "training.stages.0.stps is no option; did you mean"),
+        ("training.steps=-1", "training.steps is -1: input should be greater"),
+        ("training.steps", "'training.steps' is no setting; expected option=value"),
+        ("training.warmup=5000", "training.warmup is 5000, but training.steps only"),
+        ("training.schedule=inverse_sqrt", "Set training.warmup"),
+        ("training.stages=[{steps: 3000, objective: hard}]", "training.stages take 3000 steps"),
+        ("training={stages: [{steps: 3, objective: exact}]}", None),
+        ("text.source={kind: subwords, minimum_count: 2}", "text.source.minimum_count is for words"),
+        ("dev=iid/dve", None),
+    ],
+)
+def test_wrong_settings_are_named(setting, message):
+    if message is None:
+        load_experiment("arithmetic/soft", [setting])
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_experiment("arithmetic/soft", [setting])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"task": {"name": "arithmetic"}}, "Set training.steps or training.epochs"),
+        ({"training": {"steps": 3}}, "task is missing"),
+        ({**ARITHMETIC, "task": {"notation": "postfix"}}, "task.name must say which task"),
+        (
+            {**ARITHMETIC, "training": {"steps": 9, "reorderer_first": {"steps": 3}}},
+            "there is nothing to train first",
+        ),
+        (
+            {**ARITHMETIC, "training": {"steps": 9, "stages": [{"steps": 3, "objective": "exact"}]}},
+            "training.stages change the objective of a separable reorderer",
+        ),
+        (
+            {
+                **ARITHMETIC,
+                "model": {"reorderer": {"kind": "separable"}, "head": {"kind": "ssnt"}},
+                "training": {"steps": 9, "stages": [{"steps": 3, "objective": "exact"}]},
+            },
+            "training.stages.0: reorderer.objective is exact, but head.kind is ssnt",
+        ),
+    ],
+)
+def test_contradictions_are_named_before_any_data_is_read(values, message):
+    with pytest.raises(ConfigError) as caught:
+        RunOptions.parse(values)
+    assert message in str(caught.value)
+
+
+def test_unknown_tasks_and_their_options_are_named():
+    with pytest.raises(TaskChoiceError, match="Did you mean 'arithmetic'"):
+        RunOptions.parse({"task": {"name": "arithmetics"}, "training": {"steps": 3}})
+    with pytest.raises(TaskChoiceError, match="has no option --langage"):
+        RunOptions.parse({"task": {"name": "geoquery", "langage": "de"}, "training": {"steps": 3}})
+
+
+def test_an_unknown_split_names_the_nearest():
+    options = load_experiment("arithmetic/soft", ["dev=deep/dve"])
+    with pytest.raises(ConfigError, match="Did you mean 'deep/dev'"):
+        options.require_split(options.make_task())
+
+
+def test_a_file_extends_an_experiment_and_a_file_beside_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text("extends: arithmetic/soft\ntraining: {steps: 7}\n")
+    (tmp_path / "yours.yaml").write_text("extends: mine.yaml\nseed: 3\n")
+    options = load_experiment(str(tmp_path / "yours.yaml"))
+    assert (options.seed, options.training.steps, options.model.head.kind) == (3, 7, "tagging")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 1\nseed: 2\n", "'seed' stands twice"),
+        ("just words", "expected options with their values"),
+        ("a: [", "is not YAML"),
+        ("extends: self.yaml\n", "extends itself"),
+    ],
+)
+def test_files_that_are_no_options(tmp_path, text, message):
+    (tmp_path / "self.yaml").write_text(text)
+    with pytest.raises(DataError, match=message):
+        load_experiment(str(tmp_path / "self.yaml"))
+
+
+def test_an_unknown_experiment_names_the_nearest():
+    with pytest.raises(ConfigError, match="Did you mean 'arithmetic/soft'"):
+        load_experiment("arithmetic/sotf")
+
+
+def test_stages_follow_one_another():
+    stages = [{"steps": 2, "objective": "exact"}, {"steps": 1, "objective": "hard"}]
+    options = load_experiment("arithmetic/soft", [f"training.stages={stages}"])
+    assert [options.objective_at(step) for step in range(1, 6)] == ["exact", "exact", "hard", "soft", "soft"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [0.5, 1.0, 1.0, 1.0]),
+        ("linear", [0.5, 1.0, 2 / 3, 1 / 3]),
+        ("cosine", [0.5, 1.0, 0.75, 0.25]),
+        ("inverse_sqrt", [0.5, 1.0, (2 / 3) ** 0.5, 0.5**0.5]),
+    ],
+)
+def test_schedules(schedule, expected):
+    options = TrainingOptions(schedule=schedule, warmup=2, learning_rate=1.0)
+    assert [learning_rate(options, step, 4) for step in range(1, 5)] == pytest.approx(expected)
+
+
+def test_a_plateau_halves_the_rate():
+    options = TrainingOptions(schedule="plateau", learning_rate=1.0)
+    assert [learning_rate(options, 9, 9, halvings) for halvings in range(3)] == [1.0, 0.5, 0.25]

@@ -1,0 +1,199 @@
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from tests.training.small_run import SILENT, options, write_data
+
+from permalign import Transducer
+from permalign.errors import ConfigError, PermalignError
+from permalign.evaluation import evaluate, read_predictions
+from permalign.tasks.registry import get_task
+from permalign.training import average, train
+from permalign.training.experiments import experiment_names, load_experiment
+from permalign.training.options import RunOptions
+from permalign.training.preparation import prepare
+from permalign.training.state import Progress
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    data = write_data(folder, count=200)
+    values = options(data, steps=150, evaluate_every=50, log_every=50, accumulate=1, stages=[], keep=3)
+    values["model"]["reorderer"] |= {"objective": "soft", "width": 16, "hidden": 16}
+    values["model"]["head"] |= {"kind": "tagging", "encoder": {"kind": "none"}}
+    progress = train(values, folder / "run", display=SILENT)
+    return folder / "run", data, progress
+
+
+def test_a_run_learns_and_keeps_its_best_model(trained):
+    run, data, progress = trained
+    task = get_task("own", path=data)
+    report = evaluate(Transducer.from_pretrained(run), task, task.examples("iid/dev"))
+    assert report.metrics["exact_match"] == progress.best
+    assert progress.best > 50
+
+
+def test_the_folder_has_all_that_is_promised(trained):
+    run, _, _ = trained
+    found = {path.name for path in run.iterdir()}
+    assert found == {
+        "config.yaml", "environment.json", "metrics.jsonl", "events",
+        "model", "checkpoints", "state", "predictions",
+    }  # fmt: skip
+    assert json.loads((run / "environment.json").read_text())["packages"]["torch"]
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {
+        "step-0000050", "step-0000100", "step-0000150", "last",
+    }  # fmt: skip
+
+
+def test_dev_predictions_are_the_best_models(trained):
+    run, _, progress = trained
+    answers = read_predictions(run / "predictions" / "dev.jsonl")
+    assert 100 * sum(answer.correct for answer in answers) / len(answers) == pytest.approx(progress.best)
+
+
+def test_nothing_that_is_loaded_is_pickled(trained):
+    files = [path for path in trained[0].rglob("*") if path.is_file() and "events" not in path.parts]
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".yaml", ".safetensors", ".md"}
+
+
+def test_the_resolved_config_is_a_config(trained):
+    run, _, _ = trained
+    values = yaml.safe_load((run / "config.yaml").read_text())
+    assert values["training"]["batch_size"] == 8
+    assert values["model"]["head"]["label_smoothing"] == 0.0
+    assert load_experiment(str(run / "config.yaml")) == RunOptions.parse(values)
+
+
+def test_tensorboard_reads_the_events(trained):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(trained[0] / "events")).Reload()
+    assert [event.step for event in events.Scalars("dev/exact_match")] == [50, 100, 150]
+
+
+def test_a_run_is_not_overwritten_without_being_asked(trained):
+    run, data, _ = trained
+    before = (run / "metrics.jsonl").read_text()
+    with pytest.raises(PermalignError, match=r"holds a run already. Go on with it by --resume"):
+        train(options(data), run, display=SILENT)
+    assert (run / "metrics.jsonl").read_text() == before
+
+
+def test_what_is_no_run_is_never_overwritten(tmp_path):
+    data = write_data(tmp_path)
+    with pytest.raises(PermalignError, match="is no run"):
+        train(options(data), tmp_path, overwrite=True, display=SILENT)
+    assert data.exists()
+
+
+def test_overwriting_begins_anew(tmp_path):
+    data = write_data(tmp_path)
+    for steps in (8, 4):
+        train(options(data, steps=steps, stages=[]), tmp_path / "run", overwrite=True, display=SILENT)
+    steps = [
+        json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert max(steps) == 4
+
+
+def test_the_average_is_the_mean_of_the_kept_models(trained, tmp_path):
+    run, _, progress = trained
+    mean = average([run], tmp_path / "mean").state_dict()
+    kept = [Transducer.from_pretrained(run / "checkpoints" / f"step-{step:07d}") for step, _ in progress.kept]
+    assert len(kept) == 3
+    for name, tensor in Transducer.from_pretrained(tmp_path / "mean").state_dict().items():
+        assert torch.equal(tensor, mean[name])
+        expected = sum(model.state_dict()[name] for model in kept) / 3
+        torch.testing.assert_close(tensor, expected)
+
+
+def test_an_average_of_one_is_refused(trained, tmp_path):
+    run, _, _ = trained
+    with pytest.raises(ConfigError, match="needs at least two models"):
+        average([run / "model"], tmp_path / "mean")
+    with pytest.raises(PermalignError, match="there already"):
+        average([run], tmp_path)
+
+
+def test_a_tagging_head_needs_outputs_as_long_as_their_sources(tmp_path):
+    data = write_data(tmp_path)
+    data.write_text(data.read_text() + '{"source": "a b", "target": "A", "split": "train"}\n')
+    values = options(data, stages=[])
+    values["model"]["head"] |= {"kind": "tagging", "encoder": {"kind": "none"}}
+    with pytest.raises(
+        ConfigError, match=r"writes exactly 2 words for a source of 2, but example 61 .* has 1"
+    ):
+        prepare(RunOptions.parse(values))
+
+
+def test_an_example_larger_than_a_batch_names_the_option(tmp_path):
+    with pytest.raises(ConfigError, match=r"training.token_budget: example"):
+        prepare(RunOptions.parse(options(write_data(tmp_path), token_budget=3)))
+
+
+def test_a_metric_the_task_lacks_is_named_before_training(tmp_path):
+    with pytest.raises(ConfigError, match=r"training.metric: There is no metric of own 'bleu'"):
+        prepare(RunOptions.parse(options(write_data(tmp_path), metric="bleu")))
+
+
+def test_dev_examples_are_always_the_same_ones(tmp_path):
+    data = write_data(tmp_path)
+    first, second = (prepare(RunOptions.parse(options(data, dev_examples=5))).dev for _ in range(2))
+    assert first == second
+    assert len(first) == 5
+
+
+def test_subwords_are_learned_where_asked_for(tmp_path):
+    values = options(write_data(tmp_path))
+    values["text"] = {"source": {"kind": "subwords", "size": 20}, "target": {"size": 3}}
+    model = prepare(RunOptions.parse(values)).model
+    assert "Subwords" in repr(model.source)
+    assert len(model.target) == 3 + 4  # with the specials
+
+
+def test_a_vocabulary_without_words_is_refused(tmp_path):
+    values = {**options(write_data(tmp_path)), "text": {"target": {"minimum_count": 1000}}}
+    with pytest.raises(ConfigError, match="Lower minimum_count"):
+        prepare(RunOptions.parse(values))
+
+
+def test_patience_ends_a_run_early(tmp_path):
+    values = options(write_data(tmp_path), steps=100, evaluate_every=1, patience=2, learning_rate=1e-9)
+    progress = train(values, tmp_path / "run", display=SILENT)
+    assert progress.step == 3
+    assert progress.finished == "exact_match has not risen for 2 evaluations"
+
+
+def test_epochs_and_steps_end_with_what_comes_first(tmp_path):
+    data = write_data(tmp_path)  # 45 examples, 6 batches of at most 8
+    values = options(data, steps=1000, epochs=3, accumulate=2)
+    parsed = RunOptions.parse(values)
+    assert prepare(parsed).total_steps(parsed, processes=1) == 9
+    assert prepare(parsed).total_steps(parsed, processes=2) == 5
+
+
+def test_the_best_are_kept_and_of_equals_the_later():
+    progress = Progress()
+    for step, score in enumerate([50.0, 80.0, 70.0, 80.0], 1):
+        progress.step = step
+        progress.judge(score, keep=2)
+    assert progress.kept == [(4, 80.0), (2, 80.0)]
+    assert progress.waited == 2
+
+
+@pytest.mark.slow
+def test_the_wheel_has_the_experiments(tmp_path):
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {f"permalign/experiments/{name}.yaml" for name in experiment_names()} <= set(names)

@@ -1,0 +1,71 @@
+import optuna
+import pytest
+import yaml
+from tests.training.small_run import options, write_data
+
+from permalign.errors import ConfigError
+from permalign.training.experiments import load_experiment
+from permalign.training.ranges import Range, default_ranges
+from permalign.training.tuning import Pruning, tune
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(options(write_data(tmp_path), steps=4, evaluate_every=2, stages=[])))
+    return str(path)
+
+
+def test_a_search_goes_on_and_writes_what_train_takes(config, tmp_path):
+    ranges = ["training.learning_rate=0.001:0.1:log", "model.head.context=full,1,2", "model.head.hidden=4:16"]
+    for trials in (1, 2):
+        study = tune(config, tmp_path / "tune", ranges=ranges, trials=trials)
+        assert len(study.trials) == trials
+    again = tune(config, tmp_path / "tune", ranges=ranges, trials=2)
+    assert len(again.trials) == 2
+    best = load_experiment(str(tmp_path / "tune" / "best.yaml"))
+    chosen = study.best_trial.params
+    assert best.training.learning_rate == chosen["training.learning_rate"]
+    assert best.model.head.context == chosen["model.head.context"]
+    assert best.model.head.hidden == chosen["model.head.hidden"]
+    assert (tmp_path / "tune" / "study.db").exists()
+
+
+def test_a_trial_that_falls_behind_is_ended():
+    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=1))
+    study.add_trial(
+        optuna.trial.create_trial(
+            value=90.0, intermediate_values={2: 90.0, 4: 90.0}, params={}, distributions={}
+        )
+    )
+    watching = Pruning(study.ask())
+    watching.record(2, "train", {"loss": 1.0})
+    with pytest.raises(optuna.TrialPruned):
+        watching.record(2, "dev", {"exact_match": 10.0})
+
+
+@pytest.mark.parametrize("experiment", ["arithmetic/sinkhorn", "geoquery/hard", "geoquery/ssnt", "scan/soft"])
+def test_default_ranges_are_of_options_the_model_has(experiment):
+    ranges = [Range.parse(text) for text in default_ranges(load_experiment(experiment))]
+    for one in ranges:
+        for value in one.choices or (one.low, one.high):
+            load_experiment(experiment, [f"{one.option}={value}"])
+    searched = {one.option for one in ranges}
+    assert ("model.reorderer.temperature" in searched) == (
+        experiment in ("arithmetic/sinkhorn", "geoquery/hard")
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("training.steps", "is no range; expected option=a,b,c"),
+        ("training.learning_rate=1:0.1", "is empty"),
+        ("training.learning_rate=0:1:log", "above 0 for log"),
+        ("training.learning_rate=0.1:1:linear", "is no range"),
+        ("training.lerning_rate=0.1:1.0", "did you mean training.learning_rate"),
+    ],
+)
+def test_wrong_ranges_are_named(config, tmp_path, text, message):
+    with pytest.raises(ConfigError, match=message):
+        tune(config, tmp_path / "tune", ranges=[text], trials=1)
