@@ -6,13 +6,9 @@ from math import exp, inf
 import pytest
 import torch
 
-from permalign.structures import (
-    SeparablePermutation,
-    derivation_of_order,
-    sample_derivations,
-    span_options,
-    tagging_posterior,
-)
+from permalign.structures import SeparablePermutation
+from permalign.structures.inspection import derivation_of_order, sample_derivations, span_options
+from permalign.structures.tagging_posterior import tagging_posterior
 
 WORDS = 5
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permalign.cli.plain import plain_endings
-from permalign.errors import PermalignError
+from permalign.errors import DataError, PermalignError
 
 if TYPE_CHECKING:
     from permalign.explain import Account, Comparison
@@ -49,9 +49,9 @@ def explain(
     from permalign.explain.text import compared
 
     if svg is not None:
-        svg.write_text(picture_of(account), encoding="utf-8")
+        _write(svg, picture_of(account))
     if html is not None:
-        html.write_text(page_of(account, comparison), encoding="utf-8")
+        _write(html, page_of(account, comparison))
     if as_json:
         record = account.to_json()
         if compare:
@@ -61,6 +61,13 @@ def explain(
     typer.echo(text_of(account))
     if compare:
         typer.echo("\n" + (compared(comparison) if comparison else "This model has one way to decode only."))
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror}).", path) from None
 
 
 def _look(

@@ -9,17 +9,14 @@ from torch import Tensor
 
 from permalign.explain.account import Judge
 from permalign.kernels.layout import words_of_split_count
-from permalign.structures import (
-    Derivation,
-    ProbableOrder,
-    SeparablePermutation,
-    Tree,
+from permalign.structures import Derivation, ProbableOrder, SeparablePermutation, Tree
+from permalign.structures.derivations import RULES, Rule
+from permalign.structures.inspection import (
     derivation_of_order,
     log_prob_of_tree,
     sample_derivations,
     span_options,
 )
-from permalign.structures.derivations import RULES, Rule
 
 SEARCHED = 200
 """How many derivations are looked at to find one of a given order, where no chart finds it."""

@@ -13,7 +13,8 @@ from permalign.explain.sentence import ReadSentence, account_of, finite
 from permalign.heads.base import Head
 from permalign.heads.tagging import TaggingHead
 from permalign.reorderers.discrete import take_order
-from permalign.structures import Derivation, SeparablePermutation, tagging_posterior
+from permalign.structures import Derivation, SeparablePermutation
+from permalign.structures.tagging_posterior import tagging_posterior
 from permalign.text.batching import pad
 from permalign.text.codec import UNKNOWN_ID
 

@@ -61,6 +61,19 @@ class Head(nn.Module, ABC):
     def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> Decoder:
         """One row for each sentence, with nothing written yet."""
 
+    def alignment_posteriors(
+        self,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "batch cells m"] | None:
+        """How probable it is, given the output, that each cell wrote each word; None for a head without alignments.
+
+        Cells are the positions of the reordered source; a head may have one more, at the end. 0 at padding.
+        """
+        return None
+
     def segments(
         self,
         states: Float[Tensor, "batch n width"],
@@ -99,17 +112,4 @@ class Head(nn.Module, ABC):
         target_lengths: Int[Tensor, " batch"],
     ) -> list[Transduction] | None:
         """The most probable derivation of every output among all orders; None for a head that does not search it."""
-        return None
-
-    def alignment_posteriors(
-        self,
-        states: Float[Tensor, "batch n width"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch m"],
-        target_lengths: Int[Tensor, " batch"],
-    ) -> Float[Tensor, "batch cells m"] | None:
-        """How probable it is, given the output, that each cell wrote each word; None for a head without alignments.
-
-        Cells are the positions of the reordered source; a head may have one more, at the end. 0 at padding.
-        """
         return None

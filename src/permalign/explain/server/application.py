@@ -196,7 +196,7 @@ def _handle_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         reason = "could not be read as JSON" if first["type"] == "json_invalid" else first["msg"].lower()
-        return failure(422, f"{place or 'the question'}: {reason}.")
+        return failure(422, f"the question is wrong{place and f' at {place}'}: {reason}.")
 
     @app.exception_handler(ValueError)
     async def refused(_: Request, error: ValueError) -> JSONResponse:

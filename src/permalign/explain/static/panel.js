@@ -113,10 +113,10 @@ export class Panel {
 
   nameDials() {
     const own = this.target ? "" : "the model’s choice";
-    this.find(".sample output").textContent = this.sample === 0 ? own : `${this.sample} of ${api.SAMPLES}`;
+    this.find(".sample .value").textContent = this.sample === 0 ? own : `${this.sample} of ${api.SAMPLES}`;
     const name = this.checkpoint;
     const shown = name === BEST ? "best" : `step ${Number(name.replace("step-", "")).toLocaleString("en")}`;
-    this.find(".checkpoint output").textContent = shown;
+    this.find(".checkpoint .value").textContent = shown;
     this.sampleDial.setAttribute("aria-valuetext", this.sample === 0 ? "the model’s choice" : `sample ${this.sample}`);
     this.checkpointDial.setAttribute("aria-valuetext", shown);
   }

@@ -1,0 +1,68 @@
+"""``permalign serve`` as a process: it starts, says where it is, and ends when it is told."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from urllib.request import urlopen
+
+import pytest
+from tests.models.small import make
+
+COMMAND = [sys.executable, "-m", "permalign.cli", "serve"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served") / "tiny"
+    make("soft", "ssnt").save_pretrained(folder / "model")
+    return str(folder)
+
+
+@contextmanager
+def serving(*arguments):
+    """A server on a free port, and its address."""
+    process = subprocess.Popen([*COMMAND, *arguments, "--port", "0"], stderr=subprocess.PIPE, text=True)
+    try:
+        line = next(line for line in process.stderr if "explorer is at" in line)
+        yield process, re.search(r"http://\S+/", line).group()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_it_answers_on_loopback_and_ends_cleanly(run, how):
+    with serving(run) as (process, address):
+        assert address.startswith("http://127.0.0.1:")
+        with urlopen(address + "api/runs") as answer:
+            assert json.load(answer)[0]["name"] == "tiny"
+        process.send_signal(how)
+        assert process.wait(10) in (0, -signal.SIGTERM)
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_a_port_in_use_is_named(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = subprocess.run([*COMMAND, run, "--port", str(port)], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert f"port {port} of 127.0.0.1 is in use" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_run_that_is_not_there_is_named(tmp_path):
+    result = subprocess.run([*COMMAND, str(tmp_path / "none")], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "is no folder" in result.stderr
+
+
+def test_a_missing_extra_is_named(run):
+    code = "import sys; sys.modules['fastapi'] = None; from permalign.cli import main; main()"
+    result = subprocess.run([sys.executable, "-c", code, "serve", run], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "permalign[serve]" in result.stderr

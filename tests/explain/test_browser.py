@@ -1,0 +1,324 @@
+"""The explorer in a real browser: typed into, hovered over, shared, squeezed, attacked."""
+
+import os
+import re
+import shutil
+import threading
+import time
+from urllib.parse import quote
+
+import pytest
+import uvicorn
+
+from permalign.explain.runs import find_runs
+from permalign.explain.server.application import application
+from permalign.explain.server.limits import Limits
+from permalign.explain.server.listening import bind
+
+SENTENCE = "a b c d"
+
+
+@pytest.fixture(scope="module")
+def address(exact_run, ssnt_run):
+    """The explorer with two runs, in a thread."""
+    listening = bind("127.0.0.1", 0)
+    app = application(find_runs([exact_run, ssnt_run]), Limits(burst=10_000))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join(10)
+    listening.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's chromium; without one a test skips, and fails in CI."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        reason = "no chromium on this machine: apt-get install chromium, to test the explorer in a browser"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser, address):
+    """Opens pages; none may complain in its console, fail in its script, or ask another host for anything."""
+    contexts, complaints, asked = [], [], []
+
+    def open_page(query="", **options):
+        context = browser.new_context(**{"reduced_motion": "reduce", **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on(
+            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append("a dialog"), dialog.dismiss()))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address + query)
+        return page
+
+    open_page.complaints = complaints
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [one for one in complaints if "status of 4" not in one] == []
+    assert [url for url in asked if not url.startswith((address, "blob:"))] == []
+
+
+def type_sentence(page, sentence):
+    page.get_by_label("Sentence", exact=True).fill(sentence)
+    page.keyboard.press("Enter")
+
+
+def output_of(page, place=0):
+    return page.locator(".panel .output bdi").nth(place)
+
+
+def expect_text(locator, text):
+    from playwright.sync_api import expect
+
+    expect(locator).to_have_text(text, timeout=15_000)
+
+
+def reordered(page):
+    return page.locator(".reordered .word text").all_text_contents()
+
+
+def test_a_sentence_is_typed_and_reordered(open_page):
+    page = open_page()
+    type_sentence(page, SENTENCE)
+    expect_text(output_of(page), "D C B A")
+    assert page.locator(".source .word text").all_text_contents() == list("abcd")
+    assert reordered(page) == list("dcba")
+    assert page.locator(".node").count() == 3
+    assert page.locator(".node.inverted").count() == 3
+    assert "0.9" in page.locator(".sureness").inner_text() or "1.0" in page.locator(".sureness").inner_text()
+
+
+def test_an_example_is_a_click_away(open_page):
+    page = open_page()
+    page.get_by_role("button", name="a b c d").click()
+    expect_text(output_of(page), "D C B A")
+
+
+def test_hovering_over_a_segment_lights_up_its_words(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}")
+    expect_text(output_of(page), "D C B A")
+    segment = page.locator(".segment").first
+    segment.hover()
+    assert page.locator(".source .word.lit text").all_text_contents() == ["d"]
+    assert page.locator(".line.lit").count() == 1
+    page.mouse.move(0, 0)
+    assert page.locator(".lit").count() == 0
+
+
+def test_the_keyboard_reaches_all_that_the_mouse_does(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}")
+    expect_text(output_of(page), "D C B A")
+    page.locator(".segment").nth(1).focus()
+    assert page.locator(".source .word.lit text").all_text_contents() == ["c"]
+    page.get_by_label("Sample").focus()
+    page.keyboard.press("ArrowRight")
+    expect_text(page.locator(".sample .value"), "1 of 8")
+    page.get_by_role("button", name="Ways to decode").focus()
+    page.keyboard.press("Enter")
+    page.locator(".comparison table").wait_for()
+    assert page.locator(".comparison tbody tr").count() == 3
+
+
+def test_what_is_seen_is_also_said(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}")
+    expect_text(output_of(page), "D C B A")
+    segment = page.locator(".segment").first
+    assert segment.get_attribute("aria-label") == "D, from d"
+    page.get_by_text("In words").click()
+    assert "Read in this order: d c b a" in page.locator("details.words").inner_text()
+    for control in page.locator("input, select").all():
+        assert control.evaluate("one => one.labels.length") == 1
+    assert page.locator("#message").get_attribute("aria-live") == "polite"
+
+
+def test_samples_slide(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}&checkpoint=step-0000000&sample=1")
+    orders = set()
+    for place in range(1, 9):
+        page.get_by_label("Sample").fill(str(place))
+        expect_text(page.locator(".sample .value"), f"{place} of 8")
+        page.locator(".panel:not([aria-busy])").wait_for()
+        orders.add(tuple(reordered(page)))
+    assert len(orders) > 1  # untrained, so undecided
+    assert "sample=8" in page.url
+
+
+def test_checkpoints_are_stepped_through(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}")
+    expect_text(output_of(page), "D C B A")
+    before = page.locator(".sureness").inner_text()
+    page.get_by_label("Checkpoint").focus()
+    page.keyboard.press("Home")
+    expect_text(page.locator(".checkpoint .value"), "step 0")
+    page.wait_for_function("before => document.querySelector('.sureness').innerText !== before", arg=before)
+    assert "checkpoint=step-0000000" in page.url
+
+
+def test_two_runs_are_compared(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}")
+    expect_text(output_of(page), "D C B A")
+    page.get_by_label("Compare with").select_option("ssnt")
+    page.locator(".panel .segment").nth(4).wait_for()
+    assert page.locator(".panel h2").all_text_contents() == ["exact", "ssnt"]
+    assert "with=ssnt" in page.url
+
+
+def test_an_output_is_explained(open_page):
+    page = open_page()
+    page.get_by_label("Explain this output instead").fill("A B")
+    type_sentence(page, "a b")
+    expect_text(output_of(page), "A B")
+    assert "exactly, over all trees" in page.locator(".note").all_text_contents()[-1]
+    assert sorted(reordered(page)) == ["a", "b"]
+    assert page.locator(".sample").is_hidden()
+
+
+def test_an_address_shows_a_colleague_the_same(open_page):
+    mine = open_page()
+    type_sentence(mine, SENTENCE)
+    expect_text(output_of(mine), "D C B A")
+    mine.get_by_label("Compare with").select_option("ssnt")
+    mine.locator(".panel .segment").nth(4).wait_for()
+    mine.get_by_label("Sample").first.fill("3")
+    expect_text(mine.locator(".sample .value").first, "3 of 8")
+    mine.locator(".panel:not([aria-busy])").nth(1).wait_for()
+    theirs = open_page("?" + mine.url.split("?")[1])
+    expect_text(theirs.locator(".sample .value").first, "3 of 8")
+    theirs.locator(".panel:not([aria-busy]):not(.empty)").nth(1).wait_for()
+    assert reordered(theirs) == reordered(mine)
+    assert theirs.get_by_label("Sentence", exact=True).input_value() == SENTENCE
+
+
+def test_back_is_the_sentence_before(open_page):
+    page = open_page()
+    for sentence, output in (("a b", "B A"), ("c d", "D C")):
+        type_sentence(page, sentence)
+        expect_text(output_of(page), output)
+    page.go_back()
+    expect_text(output_of(page), "B A")
+    assert page.get_by_label("Sentence", exact=True).input_value() == "a b"
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+def test_a_narrow_window_does_not_overflow(open_page, width):
+    sentence = " ".join("abcdef" * 4)
+    page = open_page(f"?sentence={quote(sentence)}&with=ssnt", viewport={"width": width, "height": 700})
+    page.locator(".panel:not(.empty)").nth(1).wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".scroller").first.evaluate("one => one.scrollWidth > one.clientWidth")
+    for button in page.locator("button:visible").all():
+        assert button.bounding_box()["height"] >= 32
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "<script>alert(1)</script> <img src=x onerror=alert(1)> a",
+        "שלום עולם a",
+        "👩‍👩‍👧 🏳️‍🌈 a",
+        "\u202eevil a",
+        '"><svg onload=alert(1)> a',
+    ],
+)
+def test_hostile_sentences_are_shown_as_words(open_page, sentence):
+    page = open_page()
+    type_sentence(page, sentence)
+    page.locator(".permalign-picture").wait_for()
+    assert page.locator(".source .word").count() == len(sentence.split())
+    assert page.locator("#panels script, #panels img, #panels [onload]").count() == 0
+    shared = open_page("?" + page.url.split("?")[1])
+    shared.locator(".permalign-picture").wait_for()
+    assert shared.get_by_label("Sentence", exact=True).input_value() == sentence
+
+
+def test_ten_thousand_words_are_refused_in_words(open_page):
+    page = open_page()
+    type_sentence(page, "a " * 10_000)
+    message = page.locator("#message.wrong")
+    message.wait_for()
+    assert re.search(r"10,000 words, but at most 60|has .* characters, but at most", message.inner_text())
+    type_sentence(page, "a b")
+    expect_text(output_of(page), "B A")
+    assert page.locator("#message").inner_text() == ""
+
+
+def test_motion_is_there_and_can_be_had_less(open_page):
+    counting = "document.getAnimations().length"
+    lively = open_page(f"?sentence={quote(SENTENCE)}", reduced_motion="no-preference")
+    lively.locator(".permalign-picture").wait_for()
+    assert lively.evaluate(counting) > 4
+    calm = open_page(f"?sentence={quote(SENTENCE)}", reduced_motion="reduce")
+    calm.locator(".permalign-picture").wait_for()
+    assert calm.evaluate(counting) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_stand_out_from_the_ground(open_page, scheme):
+    page = open_page(f"?sentence={quote(SENTENCE)}", color_scheme=scheme)
+    page.locator(".permalign-picture").wait_for()
+    ink = page.locator(".source text").first.evaluate("one => getComputedStyle(one).fill")
+    paper = page.locator(".panel").first.evaluate("one => getComputedStyle(one).backgroundColor")
+    assert contrast(ink, paper) > 7
+    quiet = page.locator(".row-name").first.evaluate("one => getComputedStyle(one).fill")
+    assert contrast(quiet, paper) > 4.5
+
+
+def contrast(*colours):
+    """The ratio of WCAG 2."""
+    lights = []
+    for colour in colours:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        red, green, blue = (
+            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        )
+        lights.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+def test_a_picture_is_saved(open_page, tmp_path):
+    page = open_page(f"?sentence={quote(SENTENCE)}")
+    expect_text(output_of(page), "D C B A")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save picture").click()
+    download.value.save_as(tmp_path / "picture.svg")
+    assert (tmp_path / "picture.svg").read_text("utf-8").startswith("<svg")
+
+
+def test_a_page_of_its_own_works_without_a_server(browser, exact_model, tmp_path):
+    from permalign.explain import compare, explain, html
+
+    file = tmp_path / "page.html"
+    file.write_text(html(explain(exact_model, SENTENCE), compare(exact_model, SENTENCE)), "utf-8")
+    page = browser.new_page()
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    page.locator(".segment").first.hover()
+    assert page.locator(".source .word.lit text").first.text_content() == "d"
+    assert asked == [file.as_uri()]
+    page.close()
+
+
+def test_the_documentation_of_the_api_is_a_page(open_page):
+    page = open_page("api/docs")
+    assert page.get_by_role("heading", name="POST /api/explain").is_visible()
+    page.get_by_role("link", name="Account").first.click()
+    assert page.url.endswith("#Account")

@@ -1,0 +1,277 @@
+"""The explorer's server: what it answers, what it refuses, and that it stays alive."""
+
+import asyncio
+import json
+import threading
+import time
+
+import pytest
+from starlette.testclient import TestClient
+
+from permalign.explain import compare, explain, sample
+from permalign.explain.runs import Models, find_run, find_runs, unique_names
+from permalign.explain.server.application import application
+from permalign.explain.server.limits import Buckets, Limits, TooManyError, TooSlowError, Workshop
+
+GENEROUS = Limits(burst=10_000)
+SENTENCE = "a b c d"
+
+
+@pytest.fixture(scope="module")
+def runs(exact_run, ssnt_run):
+    return find_runs([exact_run, ssnt_run])
+
+
+def client_of(runs, limits=GENEROUS, **more):
+    return TestClient(application(runs, limits, **more), base_url="http://127.0.0.1:8000")
+
+
+@pytest.fixture(scope="module")
+def client(runs):
+    with client_of(runs) as client:
+        yield client
+
+
+def ask(client, what="explain", **question):
+    return client.post(f"/api/{what}", json={"run": "exact", "sentence": SENTENCE, **question})
+
+
+def plain(value):
+    return json.loads(json.dumps(value))
+
+
+def test_the_api_has_the_types_of_python(client, exact_model):
+    answer = ask(client).json()
+    assert answer["account"] == plain(explain(exact_model, SENTENCE).to_json())
+    assert "permalign-picture" in answer["html"]
+    drawn = ask(client, "samples", count=3, seed=5).json()
+    assert [one["account"] for one in drawn] == plain(
+        [one.to_json() for one in sample(exact_model, SENTENCE, 3, seed=5)]
+    )
+    assert ask(client, "compare").json() == plain(compare(exact_model, SENTENCE).to_json())
+
+
+def test_given_outputs_checkpoints_and_runs(client):
+    assert ask(client, target="A B C D").json()["account"]["given"]
+    early = ask(client, checkpoint="step-0000000").json()
+    assert early["account"] != ask(client).json()["account"]
+    assert ask(client, run="ssnt").status_code == 200
+    described = client.get("/api/runs").json()
+    assert [run["name"] for run in described] == ["exact", "ssnt"]
+    assert described[0]["checkpoints"] == ["best", "step-0000000", "step-0000080"]
+    assert described[0]["examples"] == ["a b c d"]
+
+
+def test_predictions_and_pictures(client):
+    answers = client.post("/api/predict", json={"run": "exact", "sentences": ["a b", "c"]}).json()
+    assert [one["output"] for one in answers] == ["B A", "C"]
+    picture = ask(client, "svg")
+    assert picture.headers["content-type"] == "image/svg+xml"
+    assert picture.text.startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("question", "status", "reason"),
+    [
+        ({"sentence": "a " * 61}, 422, "61 words, but at most 60"),
+        ({"sentence": "a" * 4001}, 422, "4,001 characters, but at most 4,000"),
+        ({"sentence": "  "}, 422, "empty"),
+        ({"sentence": SENTENCE, "target": "A " * 61}, 422, "target has 61 words"),
+        ({"sentence": SENTENCE, "target": "A B"}, 422, "4 source words and 2 output words"),
+        ({"sentence": "a " * 40_000}, 413, "larger than 65,536 bytes"),
+        ({"sentence": SENTENCE, "run": "../../etc"}, 404, "no run of that name"),
+        ({"sentence": SENTENCE, "checkpoint": "../../model"}, 404, "no checkpoint of that name"),
+        ({"sentence": SENTENCE, "path": "/etc/passwd"}, 422, "path"),
+        ({"sentence": 7}, 422, "sentence"),
+        ({}, 422, "sentence"),
+    ],
+)
+def test_wrong_questions_get_clear_answers(client, question, status, reason):
+    answer = client.post("/api/explain", json={"run": "exact", **question})
+    assert answer.status_code == status
+    assert reason in answer.json()["error"]
+    assert ask(client).status_code == 200
+
+
+def test_too_much_at_once_is_refused(client):
+    assert ask(client, "samples", count=17).status_code == 422
+    many = client.post("/api/predict", json={"run": "exact", "sentences": ["a"] * 17})
+    assert "at most 16" in many.json()["error"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[]", b'{"run":"exact","sentence":"\\ud800"}', b""])
+def test_what_is_not_a_question_is_refused(client, body):
+    answer = client.post("/api/explain", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]
+
+
+def test_bodies_that_hide_their_length_are_cut_off(client):
+    answer = client.post("/api/explain", content=(b"x" * 1000 for _ in range(100)))
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["<script>alert(1)</script> a", "שלום a", "👩‍👩‍👧 a", "a\x00b c", "‮a b", "\u200b a", "{{7*7}} $(id)"],
+)
+def test_hostile_sentences_are_only_words(client, sentence):
+    answer = ask(client, sentence=sentence)
+    assert answer.status_code == 200
+    assert answer.json()["account"]["source"] == sentence.split()
+    assert "<script" not in answer.json()["html"]
+
+
+def test_no_path_of_a_request_reaches_the_files(client):
+    for path in (
+        "/static/../runs.py",
+        "/static/%2e%2e/runs.py",
+        "/static//etc/passwd",
+        "/static/",
+        "/etc/passwd",
+    ):
+        answer = client.get(path)
+        assert answer.status_code == 404
+        assert "error" in answer.json()
+
+
+def test_every_answer_has_a_strict_policy(client):
+    for path in ("/", "/static/explorer.js", "/api/runs", "/api/docs", "/nowhere"):
+        policy = client.get(path).headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+    page = client.get("/").text
+    assert " style=" not in page
+    assert " onclick=" not in page
+
+
+def test_pages_ask_nobody_else(client):
+    for path in (
+        "/",
+        "/api/docs",
+        *(f"/static/{name}.js" for name in ("explorer", "panel", "api", "state", "picture")),
+    ):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "http://" not in answer.text.replace("http://www.w3.org", "")
+        assert "https://" not in answer.text
+
+
+def test_openapi_describes_all_that_is_there(client):
+    described = client.get("/api/openapi.json").json()
+    assert set(described["paths"]) == {
+        f"/api/{name}" for name in ("runs", "explain", "samples", "compare", "predict", "svg")
+    }
+    assert set(described["components"]["schemas"]) >= {"Account", "Node", "Segment", "Sureness", "Comparison"}
+    account = described["components"]["schemas"]["Account"]["properties"]
+    assert {"source", "order", "nodes", "segments", "sureness"} <= set(account)
+    docs = client.get("/api/docs").text
+    assert "POST /api/explain" in docs
+    assert 'id="Account"' in docs
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example", ""])
+def test_other_host_names_are_refused(client, host):
+    assert client.get("/", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost:9", "127.0.0.1", "[::1]:8000", "10.0.0.7:80"])
+def test_own_host_names_are_answered(client, host):
+    assert client.get("/", headers={"host": host}).status_code == 200
+
+
+def test_more_host_names_can_be_allowed(runs):
+    with client_of(runs, hosts=["lab.example"]) as client:
+        assert client.get("/", headers={"host": "lab.example"}).status_code == 200
+
+
+def test_a_flood_is_told_to_wait(runs):
+    with client_of(runs, Limits(burst=5, rate=0.01)) as client:
+        statuses = [client.get("/api/runs").status_code for _ in range(20)]
+        assert statuses == [200] * 5 + [429] * 15
+        refused = client.get("/api/runs")
+        assert int(refused.headers["retry-after"]) > 0
+        assert "Too many" in refused.json()["error"]
+        assert client.get("/").status_code == 200  # the page itself still comes
+
+
+def test_a_bug_is_an_answer_too(runs, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("permalign.explain.server.application.explain", broken)
+    app = application(runs, GENEROUS)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+        answer = ask(client)
+        assert answer.status_code == 500
+        assert "secret" not in answer.text
+        assert client.get("/api/runs").status_code == 200
+
+
+def test_a_slow_answer_does_not_stop_the_others(runs, monkeypatch):
+    release = threading.Event()
+
+    def slow(*_, **__):
+        release.wait(10)
+        raise ValueError("late")
+
+    monkeypatch.setattr("permalign.explain.server.application.explain", slow)
+    with client_of(runs, Limits(seconds=0.5, waiting=1, burst=200)) as client:
+        answers = [ask(client) for _ in range(4)]
+        assert {answer.status_code for answer in answers} == {503, 429}
+        assert client.get("/api/runs").status_code == 200
+        release.set()
+        monkeypatch.undo()
+        deadline = time.monotonic() + 5
+        while (status := ask(client).status_code) != 200 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert status == 200
+
+
+def test_the_workshop_hands_on_results_and_errors():
+    async def work():
+        shop = Workshop(waiting=1, seconds=5)
+        assert await shop.do(lambda: 7) == 7
+        with pytest.raises(KeyError):
+            await shop.do(lambda: {}["missing"])
+        await asyncio.sleep(0.01)
+        assert await shop.do(lambda: 8) == 8  # places are given back, after errors too
+        shop.close()
+
+    asyncio.run(work())
+
+
+def test_the_workshop_gives_up_in_time():
+    async def work():
+        shop = Workshop(waiting=2, seconds=0.05)
+        with pytest.raises(TooSlowError):
+            await shop.do(lambda: time.sleep(0.5))
+        one, other = (asyncio.create_task(shop.do(lambda: 1)) for _ in range(2))
+        with pytest.raises(TooManyError):
+            await other
+        with pytest.raises(TooSlowError):
+            await one
+        shop.close()
+
+    asyncio.run(work())
+
+
+def test_forgotten_clients_do_not_pile_up():
+    buckets = Buckets(burst=1, rate=1, clients=3)
+    for number in range(100):
+        buckets.take(str(number))
+    assert len(buckets._levels) == 3
+
+
+def test_few_models_are_kept_in_memory(exact_run):
+    models = Models({"exact": find_run(exact_run, "exact")}, kept=2)
+    first = models.get("exact")
+    assert models.get("exact") is first
+    models.get("exact", "step-0000000")
+    models.get("exact", "step-0000080")
+    assert len(models._models) == 2
+    assert models.get("exact") is not first
+
+
+def test_a_run_twice_has_two_names(exact_run):
+    assert unique_names([exact_run, exact_run]) == ["exact", "exact (2)"]
