@@ -11,6 +11,12 @@ STANDARD_INPUT = "standard input"
 READ_BYTES = 1 << 16
 
 
+def require_input() -> None:
+    """An error where there is nothing to read from; to ask before a model is loaded."""
+    if sys.stdin is None:
+        raise PermalignError("standard input is closed; there is nothing to read.")
+
+
 def batches_of_lines(size: int) -> Iterator[list[Line]]:
     """The lines of standard input, at most ``size`` at once.
 
@@ -40,8 +46,6 @@ def batches_of_lines(size: int) -> Iterator[list[Line]]:
 
 def _arriving_lines() -> Iterator[list[bytes]]:
     """Whole lines without their ends, as many as each read completes; what follows the last end is a line too."""
-    if sys.stdin is None:
-        raise PermalignError("standard input is closed; there is nothing to read.")
     descriptor = sys.stdin.fileno()
     begun = b""
     while read := os.read(descriptor, READ_BYTES):

@@ -11,7 +11,7 @@ import typer
 
 from permalign.cli.columns import with_examples
 from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device
-from permalign.cli.lines import batches_of_lines
+from permalign.cli.lines import batches_of_lines, require_input
 from permalign.cli.plain import plain_endings
 from permalign.errors import PermalignError
 
@@ -55,6 +55,7 @@ def predict(
     """Answer standard input."""
     if beam is not None and n_best > beam:
         raise typer.BadParameter(f"--n-best {n_best} needs a --beam of at least {n_best}, not {beam}.")
+    require_input()
     model, own_beam, grammar = _open(run, checkpoint, constrained, device)
     width = max(own_beam, n_best) if beam is None else beam
     for lines in batches_of_lines(batch_size):
