@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from permalign import MonotoneAlignment, SeparablePermutation, SynchronousPermutation
 from permalign.explain import Account, svg
 from permalign.explain.account import nodes_of
-from permalign.structures import Derivation, Segment, tagging_posterior
+from permalign.structures import Derivation, Segment
 from permalign.structures.permutations import derivation_count, separable_count
+from permalign.structures.tagging_posterior import tagging_posterior
 
 WORDS = ("the", "girl", "saw", "the", "hedgehog")
 STYLE = {
