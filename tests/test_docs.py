@@ -17,6 +17,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from doctest import ELLIPSIS, OutputChecker
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,7 @@ def test_every_block_does_what_the_page_says(page, terminal, capsys, unchecked, 
     monkeypatch.syspath_prepend(tmp_path)
     namespace = {"__name__": "__main__"}
     blocks = blocks_of(page)
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, following in pairwise([*blocks, None]):
         if block.file:
             Path(block.file).write_text(block.body, "utf-8")
         elif block.not_run:
@@ -160,7 +161,7 @@ def test_every_block_is_of_a_kind_that_is_run_or_shown(page):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_what_a_python_block_prints_is_shown_right_after_it(page):
     blocks = blocks_of(page)
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, following in pairwise([*blocks, None]):
         if block.language == "python" and not block.file and "print(" in block.body and page != PAGES[0]:
             assert following is not None
             assert following.language == "text"
