@@ -153,8 +153,8 @@ def monotone() -> Figure:
 
 def transduction() -> str:
     """A derivation with segments: the best one of a pair."""
-    source, output = ("name", "the", "rivers", "in", "utah"), ("river", "loc", "stateid", "utah")
-    wrote = {(2, 0, 1), (3, 1, 1), (4, 2, 2), (0, 0, 0), (1, 0, 0)}
+    source, output = ("utah", "has", "which", "rivers", "?"), ("river", "loc", "stateid", "utah")
+    wrote = {(3, 0, 1), (1, 1, 1), (0, 2, 2), (2, 0, 0), (4, 0, 0)}
     segments = torch.full((1, 5, 5, 3), 0.01)
     segments[..., 0] = 0.05
     for token, start, size in wrote:
@@ -171,7 +171,7 @@ def _axes(width: float, height: float) -> tuple[Figure, "object"]:
 
 
 def _heatmaps(panels: dict[str, torch.Tensor], words: tuple[str, ...]) -> Figure:
-    figure = Figure(figsize=(1.9 * len(panels) + 0.4, 2.4), layout="constrained")
+    figure = Figure(figsize=(1.9 * len(panels) + 0.4, 2.7), layout="constrained")
     FigureCanvasAgg(figure)
     for place, (title, matrix) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(1, len(panels), place)

@@ -4,10 +4,10 @@ from sphinx.application import Sphinx
 
 
 def keep_blocks(lines: list[str]) -> list[str]:
-    """The lines, with ``::`` before every indented block that is not a doctest.
+    """The lines, with a directive before every indented block that is not a doctest.
 
     >>> keep_blocks(["A sum:", "", "    a + b", "", "It ends."])
-    ['A sum:', '', '::', '', '    a + b', '', 'It ends.']
+    ['A sum:', '', '.. code-block:: text', '', '    a + b', '', 'It ends.']
     """
     kept: list[str] = []
     inside = False
@@ -15,7 +15,7 @@ def keep_blocks(lines: list[str]) -> list[str]:
         indented = line.startswith("    ")
         begins = indented and not inside and (place == 0 or not lines[place - 1].strip())
         if begins and not line.lstrip().startswith(">>>") and not _in_section(lines[:place]):
-            kept += ["::", ""]
+            kept += [".. code-block:: text", ""]
         if line.strip():
             inside = indented
         kept.append(line)

@@ -16,7 +16,9 @@ from sphinx.application import Sphinx
 
 FONT = FontProperties(family="serif", math_fontfamily="cm")
 SIZE = 10.0
-"""Of the drawing's own unit; on the page one em is so many."""
+"""Of a letter in the drawing's own unit."""
+EM = 8.8
+"""How many of these units are one em of the page: serif letters look small beside others of the same size."""
 LETTERS = {Path.MOVETO: "M", Path.LINETO: "L", Path.CURVE3: "Q", Path.CURVE4: "C", Path.CLOSEPOLY: "Z"}
 
 
@@ -35,7 +37,7 @@ def drawing(formula: str) -> str:
     margin = 0.5
     return (
         f'<svg class="formula" role="img" aria-label="{escape(formula, quote=True)}" '
-        f'style="height:{(height + 2 * margin) / SIZE:.3f}em;vertical-align:{-(depth + margin) / SIZE:.3f}em" '
+        f'style="height:{(height + 2 * margin) / EM:.3f}em;vertical-align:{-(depth + margin) / EM:.3f}em" '
         f'viewBox="{-margin} {-(height - depth) - margin:.2f} {width + 2 * margin:.2f} {height + 2 * margin:.2f}">'
         f'<path fill="currentColor" d="{"".join(outline)}"/></svg>'
     )

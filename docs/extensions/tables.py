@@ -75,11 +75,16 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.default
-    return {None: "null", True: "true", False: "false", "": "empty"}.get(value, f"{value}")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else f"{value}" or "empty"
 
 
 class OptionsTable(SphinxDirective):
-    """``options-table`` with the name of a class of options."""
+    """``options-table`` with the name of a class of options, and of a part of it (``model.head``).
+
+    Without a part, the options that stand in none.
+    """
 
     required_arguments = 1
     optional_arguments = 1
@@ -87,8 +92,12 @@ class OptionsTable(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """The table."""
         module, _, name = self.arguments[0].rpartition(".")
-        prefix = self.arguments[1] if len(self.arguments) > 1 else ""
-        rows = option_rows(getattr(import_module(module), name), prefix)
+        part = f"{self.arguments[1]}." if len(self.arguments) > 1 else ""
+        rows = [
+            row
+            for row in option_rows(getattr(import_module(module), name))
+            if row[0].startswith(part) and (part or "." not in row[0])
+        ]
         return [
             table(("option", "values", "default", "meaning"), [(f"``{row[0]}``", *row[1:]) for row in rows])
         ]
@@ -120,18 +129,16 @@ class CommandHelp(SphinxDirective):
 
         command: Any = get_command(app)
         context = command.make_context("permalign", [], resilient_parsing=True)
-        path = "permalign"
         for verb in self.arguments:
             command = command.commands[verb]
             context = command.make_context(verb, [], parent=context, resilient_parsing=True)
-            path += f" {verb}"
         context.max_content_width = 100
         text = command.get_help(context)
         return [nodes.literal_block(text, text, language="text")]
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> nodes.table:
-    """A table of plain text; what stands in double backticks is code."""
+    """A table of plain text; what stands in backticks is code."""
     group = nodes.tgroup(cols=len(head))
     group += [nodes.colspec(colwidth=1) for _ in head]
     group += nodes.thead("", _row(head))
@@ -144,7 +151,7 @@ def _row(cells: tuple[str, ...]) -> nodes.row:
 
 
 def _inline(text: str) -> Iterator[nodes.Node]:
-    for place, part in enumerate(text.split("``")):
+    for place, part in enumerate(text.replace("``", "`").split("`")):
         if part:
             yield nodes.literal(part, part) if place % 2 else nodes.Text(part)
 
