@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 
-from benchmarks import alignment, models, processes, reordering, table, tasks
+from benchmarks import alignment, labelled, models, processes, reordering, table, tasks, transduction
 from benchmarks.measuring import Measurement, machine
 from permalign import kernels
 
@@ -18,7 +18,14 @@ def measurements() -> Iterator[list[Measurement]]:
     yield [reordering.growth(batch=8, words=40)]
     yield [reordering.share_of_programs(small)]
     yield [reordering.memory_of_one_sentence(words=500)]
+    yield labelled.compiled_against_portable(labelled.Size(batch=16, words=20), target=3)
+    yield [labelled.likelihood_seconds(labelled.Size(batch=16, words=41), target=1.0)]
     yield alignment.additive_against_full(alignment.Size())
+    yield [
+        transduction.seconds_of_likelihood(transduction.Size(32, 9, 5), target=0.015),
+        transduction.seconds_of_likelihood(transduction.Size(32, 16, 16), target=1.0),
+        transduction.seconds_of_likelihood(transduction.Size(16, 9, 5, labels=8), target=0.1),
+    ]
     yield processes.side_by_side(batch=16, words=25)
     yield models.arithmetic_step()
     yield models.translation_step()

@@ -17,7 +17,16 @@ if str(ROOT) not in sys.path:
 CHECKED = [
     *(
         f"permalign.structures.{name}"
-        for name in ("separable", "monotone", "segmental", "synchronous", "restriction", "sinkhorn")
+        for name in (
+            "separable",
+            "labelled",
+            "monotone",
+            "segmental",
+            "synchronous",
+            "labelled_synchronous",
+            "restriction",
+            "sinkhorn",
+        )
     ),
     "permalign.encoders",
     "permalign.reorderers",

@@ -36,6 +36,11 @@ def test_wrong_options_are_named(values, message):
             "Set reorderer.embedding: 32",
         ),
         ({"kind": "separable", "inversion_weight": 1.0}, {}, "go together"),
+        ({"kind": "labelled", "objective": "exact"}, {"kind": "ssnt"}, "Use reorderer.objective: samples"),
+        ({"kind": "labelled", "objective": "exact"}, {"kind": "tagging"}, "Use head.encoder: {kind: none}"),
+        ({"kind": "labelled", "normal_form": True}, {}, "Leave normal_form out"),
+        ({"kind": "labelled", "features": "encoding", "width": 7}, {}, "reorderer.width is 7"),
+        ({"kind": "labelled", "split_scores": True, "encoder": "none"}, {}, "reorderer.encoder is none"),
     ],
 )
 def test_pairs_that_make_no_sense_are_refused_with_a_way_out(reorderer, head, message):

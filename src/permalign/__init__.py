@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from permalign.prediction import Prediction
     from permalign.structures import (
         Derivation,
+        LabelledPermutation,
         MonotoneAlignment,
         Segment,
         SegmentalAlignment,
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Derivation",
+    "LabelledPermutation",
     "MonotoneAlignment",
     "Prediction",
     "Segment",
@@ -38,6 +40,7 @@ _HOMES = {
     **dict.fromkeys(
         [
             "Derivation",
+            "LabelledPermutation",
             "MonotoneAlignment",
             "Segment",
             "SegmentalAlignment",

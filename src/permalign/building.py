@@ -20,6 +20,7 @@ from permalign.heads import (
 from permalign.heads.base import Head
 from permalign.reorderers import (
     IdentityReorderer,
+    LabelledReorderer,
     LocalReorderer,
     SeparableReorderer,
     SinkhornReorderer,
@@ -90,10 +91,11 @@ def build_reorderer(options: ReordererOptions, words: int, read: Mapping[str, Wo
     embeddings = read["head"] if options.shared_embeddings else read.get("reorderer")
     embedding = options.embedding if embeddings is None else embeddings.embedding_dim
     width = embedding if options.encoder == "none" else options.width
-    if options.kind == "separable" and options.encoder == "none" and width % 2:
+    scores_splits = options.kind == "separable" or (options.kind == "labelled" and options.split_scores)
+    if scores_splits and options.encoder == "none" and width % 2:
         raise ConfigError(
-            f"reorderer.encoder is none and the pretrained model's width {width}, but a separable reorderer needs an "
-            "even width. Choose reorderer.encoder: bilstm or transformer."
+            f"reorderer.encoder is none and the pretrained model's width {width}, but scores of splits need an even "
+            "width. Choose reorderer.encoder: bilstm or transformer."
         )
     common: dict[str, Any] = {
         "words": words,
@@ -109,15 +111,21 @@ def build_reorderer(options: ReordererOptions, words: int, read: Mapping[str, Wo
     }
     if options.kind == "sinkhorn":
         return SinkhornReorderer(iterations=options.iterations, hungarian=options.hungarian, **common)
-    return SeparableReorderer(
-        hidden=options.hidden,
-        objective=options.objective,
-        samples=options.samples,
-        decoding=options.decoding,
-        straight=options.straight,
-        normal_form=options.normal_form,
-        inversion_rate=options.inversion_rate,
-        inversion_weight=options.inversion_weight,
+    common |= {
+        "hidden": options.hidden,
+        "objective": options.objective,
+        "samples": options.samples,
+        "decoding": options.decoding,
+        "inversion_rate": options.inversion_rate,
+        "inversion_weight": options.inversion_weight,
+    }
+    if options.kind == "separable":
+        return SeparableReorderer(straight=options.straight, normal_form=options.normal_form, **common)
+    return LabelledReorderer(
+        labels=options.labels,
+        features=options.features,
+        split_scores=options.split_scores,
+        scale=options.label_scale,
         **common,
     )
 

@@ -60,7 +60,7 @@ class EncoderOptions(Options):
 class ReordererOptions(Options):
     """What puts source words into a new order before the head reads them."""
 
-    kind: Literal["none", "separable", "sinkhorn", "local"] = "none"
+    kind: Literal["none", "separable", "labelled", "sinkhorn", "local"] = "none"
     embedding: Width = Field(
         128, description="of its own word embeddings; a pretrained model brings its width"
     )
@@ -78,38 +78,52 @@ class ReordererOptions(Options):
     layers: Width = Field(1, description="of its encoder")
     attention_heads: Width = Field(4, description="of a transformer")
     sums: Width = Field(4, description="of an encoder that sums: how many, from either side")
-    hidden: Width = Field(512, description="units of the split scorer (separable)")
+    hidden: Width = Field(512, description="units of the split scorer (separable; labelled: split_scores)")
     dropout: Rate = Field(
         0.1, description="on the encoder's input, and on the split scorer's units for every split"
     )
     objective: Literal["soft", "hard", "samples", "exact"] = Field(
         "soft",
-        description="separable: expected permutation; one straight-through sample; a bound by several samples; the "
-        "true likelihood (with a head of tagging or segments)",
+        description="separable, labelled: expected permutation; one straight-through sample; a bound by several "
+        "samples; the true likelihood (with a head of tagging or segments)",
     )
     straight: Literal["scored", "free"] = Field(
         "scored",
         description="separable: whether straight rules have scores of their own, or only inverted ones cost or gain",
     )
     temperature: float = Field(
-        1.0, gt=0.0, description="of Gumbel samples (separable: hard, samples) or of sinkhorn"
+        1.0, gt=0.0, description="of Gumbel samples (objectives hard, samples) or of sinkhorn"
     )
-    samples: Width = Field(4, description="how many (separable: samples)")
+    samples: Width = Field(4, description="how many (objective samples)")
     decoding: Literal["greedy", "viterbi", "permutation", "marginal"] = Field(
         "viterbi",
-        description="separable, at test time: locally best rules as in the paper; best derivation; best permutation; "
-        "the expected permutation as it is",
+        description="separable, labelled, at test time: locally best rules as in the paper; best derivation; best "
+        "permutation; the expected permutation as it is",
     )
     normal_form: bool = Field(False, description="separable: one derivation for each permutation")
     inversion_rate: float | None = Field(
-        None, gt=0.0, lt=1.0, description="separable: prior rate of inverted rules"
+        None, gt=0.0, lt=1.0, description="separable, labelled: prior rate of inverted rules"
     )
-    inversion_weight: float = Field(0.0, ge=0.0, description="separable: of the inversion prior in the loss")
+    inversion_weight: float = Field(0.0, ge=0.0, description="of the inversion prior in the loss")
+    labels: Width = Field(8, description="labelled: how many latent labels")
+    features: Literal["token", "encoding"] = Field(
+        "token",
+        description="labelled: what a word's label weights come from, itself (no encoder at all) or its encoding",
+    )
+    split_scores: bool = Field(False, description="labelled: add scores of splits, read from the encoding")
+    label_scale: float = Field(0.5, gt=0.0, description="labelled: standard deviation of the initial weights")
     iterations: Width = Field(32, description="sinkhorn: row and column normalisations")
     hungarian: bool = Field(
         False, description="sinkhorn, at test time: the best matching instead of the relaxed one"
     )
     reach: Width = Field(3, description="local: neighbours on each side")
+
+    @property
+    def encodes(self) -> bool:
+        """Whether it reads source words in their context."""
+        if self.kind == "labelled":
+            return self.features == "encoding" or self.split_scores
+        return self.kind in ("separable", "sinkhorn")
 
 
 class HeadOptions(Options):
@@ -154,7 +168,7 @@ class ModelOptions(Options):
     @property
     def sums_over_orders(self) -> bool:
         """Whether the likelihood is summed over all orders (the exact objective)."""
-        return self.reorderer.kind == "separable" and self.reorderer.objective == "exact"
+        return self.reorderer.kind in ("separable", "labelled") and self.reorderer.objective == "exact"
 
     def require_fit(self) -> None:
         """A `ConfigError` for a pair that does not make sense, with the reason and the nearest one that does."""
@@ -172,6 +186,11 @@ class ModelOptions(Options):
                 f"reorderer.objective is exact, but head.encoder.kind is {head.encoder.kind}, which mixes the words of "
                 "the reordered sentence. Use head.encoder: {kind: none}, or reorderer.objective: soft."
             )
+        if reorderer.kind == "labelled" and reorderer.normal_form:
+            raise ConfigError(
+                "reorderer.normal_form is true, but reorderer.kind is labelled: forbidding rules by orientation would "
+                "take from labels what they are for. Leave normal_form out, or choose reorderer.kind: separable."
+            )
         self._require_words()
         self._require_widths()
         if (reorderer.inversion_weight > 0) != (reorderer.inversion_rate is not None):
@@ -182,7 +201,7 @@ class ModelOptions(Options):
     def _require_widths(self) -> None:
         """Two directions of a BiLSTM, and the heads of a Transformer, share a width equally."""
         parts: dict[str, EncoderOptions | ReordererOptions] = {"head.encoder": self.head.encoder}
-        if self.reorderer.kind in ("separable", "sinkhorn"):
+        if self.reorderer.encodes:
             parts["reorderer"] = self.reorderer
         for name, part in parts.items():
             kind = part.encoder if isinstance(part, ReordererOptions) else part.kind
@@ -204,12 +223,12 @@ class ModelOptions(Options):
     def _require_words(self) -> None:
         """The reorderer's words come from one place, and have their context where nothing else gives it."""
         reorderer, head = self.reorderer, self.head
-        reads = reorderer.kind in ("separable", "sinkhorn")
+        reads = reorderer.kind in ("separable", "labelled", "sinkhorn")
         shared = reads and reorderer.shared_embeddings
         if reorderer.pretrained and not reads:
             raise ConfigError(
                 f"reorderer.pretrained is {reorderer.pretrained}, but reorderer.kind {reorderer.kind} reads no words "
-                "of its own. Set head.pretrained, or choose reorderer.kind: separable or sinkhorn."
+                "of its own. Set head.pretrained, or choose reorderer.kind: separable, labelled or sinkhorn."
             )
         if reorderer.pretrained and shared:
             raise ConfigError(
@@ -217,7 +236,7 @@ class ModelOptions(Options):
                 "Set one of them; to share a pretrained model, set head.pretrained and reorderer.shared_embeddings."
             )
         if (
-            reads
+            reorderer.encodes
             and reorderer.encoder == "none"
             and not (reorderer.pretrained or (shared and head.pretrained))
         ):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 import torch
-from benchmarks import alignment, models, processes, reordering, table, tasks
+from benchmarks import alignment, labelled, models, processes, reordering, table, tasks, transduction
 from benchmarks.measuring import Measurement, best_seconds, current_bytes, machine, peak_bytes
 
 TINY = reordering.Size(batch=2, words=5, width=8, hidden=16)
@@ -39,6 +39,34 @@ def test_growth_and_share_are_ratios_of_their_seconds():
     assert growth.measured == growth.details["seconds at 6"] / growth.details["seconds at 3"]
     share = reordering.share_of_programs(TINY, times=2)
     assert share.measured == share.details["programs seconds"] / share.details["scoring seconds"]
+
+
+def test_labelled_trees_on_both_paths():
+    size = labelled.Size(batch=2, words=5, labels=3)
+    for measurement in labelled.compiled_against_portable(size, slow_times=1, fast_times=1):
+        details = measurement.details
+        assert measurement.measured == details["portable seconds"] / details["compiled seconds"]
+    assert labelled.likelihood_seconds(size, target=60.0, times=1).met
+
+
+@pytest.mark.parametrize("labels", [0, 3])
+def test_likelihoods_of_transduction_are_confirmed_and_measured(labels, monkeypatch):
+    size = transduction.Size(batch=2, tokens=3, words=4, longest=2, labels=labels)
+    measurement = transduction.seconds_of_likelihood(size, target=60.0, times=1)
+    assert measurement.met
+    assert measurement.details["difference"] <= 1e-5
+    monkeypatch.setattr(transduction, "TOLERANCE", -1.0)
+    with pytest.raises(RuntimeError, match="nothing to measure"):
+        transduction.seconds_of_likelihood(size, target=60.0, times=1)
+
+
+def test_unequal_paths_of_labelled_trees_are_not_compared(monkeypatch):
+    right = labelled.Problem.inside
+    monkeypatch.setattr(
+        labelled.Problem, "inside", lambda self, path: [x + (path == "cpu") for x in right(self, path)]
+    )
+    with pytest.raises(RuntimeError, match="nothing to compare"):
+        labelled.compiled_against_portable(labelled.Size(2, 3, 2))
 
 
 def test_additive_and_full_softmax_agree_in_values_and_gradients():

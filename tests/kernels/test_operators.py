@@ -9,7 +9,7 @@ from tests.structures.contract import seeded
 from torch._library.custom_ops import CustomOpDef
 
 from permalign import kernels
-from permalign.kernels import cpu, cpu_scoring
+from permalign.kernels import cpu, cpu_labelled, cpu_labelled_synchronous, cpu_scoring, cpu_synchronous
 
 BATCH, WORDS, HIDDEN = 2, 4, 5
 SPLITS = (WORDS**3 - WORDS) // 6
@@ -18,7 +18,7 @@ SEED = torch.tensor(12345)
 
 OPERATORS = {
     value._qualname: value
-    for module in (cpu, cpu_scoring)
+    for module in (cpu, cpu_labelled, cpu_labelled_synchronous, cpu_scoring, cpu_synchronous)
     for value in vars(module).values()
     if isinstance(value, CustomOpDef)
 }
@@ -49,7 +49,39 @@ def examples():
     matrix_chart = chart_of(cpu.expected_matrix, known, LENGTHS)
     tagging_chart = chart_of(cpu.tagging_inside, scores.detach(), emissions.detach(), LENGTHS)
     per_sentence = draw(BATCH, gradient=False)
+    segments, both = draw(BATCH, WORDS, 4, 3), (LENGTHS, torch.tensor([3, 0]))
+    summed = chart_of(cpu_synchronous.synchronous_inside, scores.detach(), segments.detach(), *both, False)
+    grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, WORDS, 3), scores)
+    known_grammar = [tensor.detach() for tensor in grammar]
+    labelled_chart = cpu_labelled.labelled_inside(*known_grammar, LENGTHS)[1:]
+    labelled_tags = cpu_labelled.labelled_tagging_inside(*known_grammar, emissions.detach(), LENGTHS)[1:]
+    labelled_pairs = cpu_labelled_synchronous.labelled_synchronous_inside(
+        *known_grammar, segments.detach(), *both
+    )[1:]
     return {
+        "permalign::synchronous_inside": (scores, segments, *both, False),
+        "permalign::synchronous_inside_backward": (per_sentence, scores.detach(), summed, *both, 2),
+        "permalign::synchronous_walk": (
+            scores.detach(),
+            summed,
+            *both,
+            2,
+            torch.rand(3, BATCH, WORDS - 1, dtype=torch.float64),
+        ),
+        "permalign::labelled_synchronous_inside": (*grammar, segments, *both),
+        "permalign::labelled_synchronous_backward": (
+            per_sentence,
+            *known_grammar,
+            *labelled_pairs,
+            *both,
+            4,
+            2,
+        ),
+        "permalign::labelled_inside": (*grammar, LENGTHS),
+        "permalign::labelled_inside_backward": (per_sentence, *known_grammar, *labelled_chart, LENGTHS),
+        "permalign::labelled_best_inside": (known_grammar[0], *known_grammar[2:], LENGTHS),
+        "permalign::labelled_tagging_inside": (*grammar, emissions, LENGTHS),
+        "permalign::labelled_tagging_backward": (per_sentence, *known_grammar, *labelled_tags, LENGTHS),
         "permalign::split_scores": (*fenceposts, weight, bias, LENGTHS, SEED, 0.25),
         "permalign::split_scores_backward": (gradient, *plain, LENGTHS, SEED, 0.25),
         "permalign::inside": (scores, LENGTHS),
@@ -75,6 +107,23 @@ def test_every_operator_has_an_example():
 @pytest.mark.parametrize("name", sorted(OPERATORS))
 def test_opcheck(name):
     torch.library.opcheck(OPERATORS[name], examples()[name])
+
+
+def test_compilers_see_through_labelled_trees():
+    def both(*grammar):
+        emissions = grammar[2] @ grammar[2].transpose(1, 2)
+        total = kernels.labelled_tagging_inside(*grammar, emissions, LENGTHS)
+        return total - kernels.labelled_log_partition(*grammar, LENGTHS)
+
+    grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, WORDS, 3), draw(BATCH, SPLITS, 2))
+    plain = both(*grammar)
+    compiled = torch.compile(both, fullgraph=True, backend="aot_eager")(*grammar)
+    torch.testing.assert_close(compiled, plain)
+    for ours, theirs in zip(
+        torch.autograd.grad(compiled.sum(), grammar), torch.autograd.grad(plain.sum(), grammar), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+    torch._dynamo.reset()
 
 
 PROGRAM = """

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from permalign import kernels
+from permalign.kernels import cpu_labelled, labelled
 from permalign.kernels.layout import split_count
 
 WORDS = [1, 2, 3, 7, 11]
@@ -71,6 +72,90 @@ def test_tagging_inside(words, dtype):
     compiled, portable = on_both_paths(lambda s, e: kernels.tagging_inside(s, e, lengths), scores, emissions)
     for ours, theirs in zip(compiled, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+def random_pairs(words, dtype, scale=1.0):
+    """Scores, segments of up to three words, and lengths of both sides that fit."""
+    torch.manual_seed(words)
+    scores = scale * torch.randn(4, split_count(words), 2, dtype=dtype)
+    segments = -scale * torch.randn(4, words, 9, 4, dtype=dtype).abs()
+    lengths = random_lengths(words)
+    return scores, segments, lengths, torch.minimum(torch.tensor([8, 5, 0, 7]), 3 * lengths)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("words", WORDS)
+def test_synchronous_inside(words, scale, dtype):
+    """Large scores drive sums of exponentials into underflow, where both paths go over to logs."""
+    scores, segments, *lengths = random_pairs(words, dtype, scale)
+    compiled, portable = on_both_paths(
+        lambda s, e: kernels.synchronous_inside(s, e, *lengths), scores, segments
+    )
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=scale * TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+@pytest.mark.parametrize("words", [1, 2, 5])
+def test_labelled_synchronous_inside(words, labels, dtype):
+    splits, segments, *lengths = random_pairs(words, dtype)
+    grammar = [
+        torch.randn(shape, dtype=dtype)
+        for shape in ((2, labels, labels, labels), (labels,), (4, words, labels))
+    ]
+    compiled, portable = on_both_paths(
+        lambda *inputs: kernels.labelled_synchronous_inside(*inputs, *lengths), *grammar, splits, segments
+    )
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2 * TOLERANCE[dtype], rtol=2 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_synchronous_walks(words):
+    scores, segments, *lengths = random_pairs(words, torch.float64)
+    uniforms = torch.rand(50, 4, words - 1, dtype=torch.float64)
+    for drawn in (None, uniforms):
+        compiled, portable = on_both_paths(
+            lambda s, e: kernels.synchronous_walk(s, e, *lengths, drawn),  # noqa: B023
+            scores,
+            segments,
+        )
+        for ours, theirs in zip(compiled, portable, strict=True):
+            assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("labels", [1, 2, 6])
+@pytest.mark.parametrize("words", WORDS)
+def test_labelled(words, labels, dtype):
+    torch.manual_seed(words)
+    lengths = random_lengths(words)
+    grammar = [
+        torch.randn(shape, dtype=dtype)
+        for shape in ((2, labels, labels, labels), (labels,), (4, words, labels), (4, split_count(words), 2))
+    ]
+    emissions = torch.randn(4, words, words, dtype=dtype)
+    for function, inputs in (
+        (lambda *g: kernels.labelled_log_partition(*g, lengths), grammar),
+        (lambda *g: kernels.labelled_tagging_inside(*g, lengths), [*grammar, emissions]),
+    ):
+        compiled, portable = on_both_paths(function, *inputs)
+        for ours, theirs in zip(compiled, portable, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=2 * TOLERANCE[dtype], rtol=2 * TOLERANCE[dtype])
+    charts = []
+    for path in ("cpu", "portable"):
+        with kernels.backend(path):
+            charts.append(kernels.labelled_chart(*grammar, lengths, maximise=True))
+    tops = [labelled.root_scores(chart, grammar[1], lengths) for chart in charts]
+    torch.testing.assert_close(*tops)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["rules", "root"])
+def test_operators_refuse_what_probabilities_cannot_hold(which):
+    grammar = [torch.zeros(shape) for shape in ((2, 2, 2, 2), (2,), (1, 3, 2), (1, 4, 2))]
+    grammar[which].view(-1)[0] = 301.0
+    with pytest.raises(ValueError, match="differ by too much"):
+        cpu_labelled.labelled_inside(*grammar, torch.tensor([3]))
+    assert kernels.labelled_log_partition(*grammar, torch.tensor([3])).isfinite().all()
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -144,6 +229,16 @@ def test_compiled_kernels_refuse_other_devices():
             lambda: kernels.tagging_inside(torch.zeros(1, 4, 2), torch.zeros(1, 1, 1), torch.tensor([3])),
             "emissions",
         ),
+        (
+            lambda: kernels.labelled_log_partition(
+                torch.zeros(2, 3, 3, 2),
+                torch.zeros(3),
+                torch.zeros(1, 2, 3),
+                torch.zeros(1, 1, 2),
+                torch.tensor([2]),
+            ),
+            "rules",
+        ),
         (lambda: kernels.walk(torch.zeros(1, 1, 2), torch.tensor([2]), torch.zeros(1, 1, 0)), "uniforms"),
         (
             lambda: kernels.split_scores(
@@ -156,6 +251,18 @@ def test_compiled_kernels_refuse_other_devices():
             "weight",
         ),
         (lambda: kernels.inside(torch.zeros(1, 4, 2), torch.tensor([4])), "lengths must lie in 1..3"),
+        (
+            lambda: kernels.synchronous_inside(
+                torch.zeros(1, 4, 2), torch.zeros(1, 2, 3, 2), torch.tensor([3]), torch.tensor([2])
+            ),
+            "segments",
+        ),
+        (
+            lambda: kernels.synchronous_inside(
+                torch.zeros(1, 4, 2), torch.zeros(1, 3, 3, 2), torch.tensor([3]), torch.tensor([3])
+            ),
+            "target_lengths must be one for each sentence and lie in 0..2",
+        ),
     ],
 )
 def test_shapes_that_loops_rely_on_are_checked(call, message):

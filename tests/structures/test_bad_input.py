@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from permalign import MonotoneAlignment, SegmentalAlignment, SeparablePermutation
+from permalign import MonotoneAlignment, SegmentalAlignment, SeparablePermutation, SynchronousPermutation
+from permalign.structures import LabelledSynchronousPermutation
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -228,3 +229,43 @@ class TestSegmental:
     def test_an_order_of_the_wrong_shape(self):
         with refuses("order", shape(2, 7)):
             self.build().segments(torch.zeros(2, 7, dtype=torch.int64))
+
+
+class TestSynchronous:
+    def pair(self, scores=(2, 4, 2), segments=(2, 3, 5, 3), **options):
+        return SynchronousPermutation(torch.zeros(scores), torch.zeros(segments), **options)
+
+    @pytest.mark.parametrize("scores", [(2, 5, 2), (2, 4, 3), (4, 2)])
+    def test_scores_of_the_wrong_shape(self, scores):
+        with refuses("split_scores", shape(*scores)):
+            self.pair(scores=scores)
+
+    @pytest.mark.parametrize("segments", [(2, 3, 5), (2, 4, 5, 3), (1, 3, 5, 3), (2, 3, 0, 3), (2, 3, 5, 0)])
+    def test_segments_of_the_wrong_shape(self, segments):
+        with refuses("segment_log_probs", shape(*segments)):
+            self.pair(segments=segments)
+
+    def test_lengths_out_of_range(self):
+        with refuses("source_lengths", "4", "3 tokens"):
+            self.pair(source_lengths=torch.tensor([4, 2]))
+        with refuses("target_lengths", "5", "4 words"):
+            self.pair(target_lengths=torch.tensor([5, 2]))
+
+    @pytest.mark.parametrize("number", [torch.nan, torch.inf])
+    def test_what_is_not_a_number(self, number):
+        scores, segments = torch.zeros(1, 1, 2), torch.zeros(1, 2, 3, 2)
+        for name, tensor in (("split_scores", scores), ("segment_log_probs", segments)):
+            tensor.view(-1)[0] = number
+            with refuses(name, str(number)):
+                SynchronousPermutation(scores, segments)
+            tensor.view(-1)[0] = 0.0
+
+    def test_different_kinds_of_numbers(self):
+        with refuses("segment_log_probs", "float64", "float32"):
+            SynchronousPermutation(torch.zeros(1, 1, 2), torch.zeros(1, 2, 3, 2).double())
+
+    def test_labels_of_other_sentences(self):
+        with refuses("segment_log_probs", shape(1, 2, 3, 2), "token_scores", shape(1, 3, 4)):
+            LabelledSynchronousPermutation(
+                torch.zeros(2, 4, 4, 4), torch.zeros(1, 3, 4), torch.zeros(1, 2, 3, 2)
+            )

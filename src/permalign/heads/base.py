@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from torch import Tensor, nn
 
 from permalign.shapes import Float, Int
-from permalign.structures import Segment, SeparablePermutation, Transduction
+from permalign.structures import LabelledPermutation, Segment, SeparablePermutation, Transduction
 
 
 class Decoder(ABC):
@@ -87,7 +87,7 @@ class Head(nn.Module, ABC):
 
     def log_likelihood_over_orders(
         self,
-        distribution: SeparablePermutation,
+        distribution: SeparablePermutation | LabelledPermutation,
         states: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -105,7 +105,7 @@ class Head(nn.Module, ABC):
 
     def derivations_over_orders(
         self,
-        distribution: SeparablePermutation,
+        distribution: SeparablePermutation | LabelledPermutation,
         states: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],

@@ -18,6 +18,8 @@ from permalign.heads.words import (
 )
 from permalign.shapes import Float, Int
 from permalign.structures import (
+    LabelledPermutation,
+    LabelledSynchronousPermutation,
     Segment,
     SegmentalAlignment,
     SeparablePermutation,
@@ -120,7 +122,7 @@ class SegmentsHead(Head):
 
     def log_likelihood_over_orders(
         self,
-        distribution: SeparablePermutation,
+        distribution: SeparablePermutation | LabelledPermutation,
         states: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -133,7 +135,7 @@ class SegmentsHead(Head):
 
     def derivations_over_orders(
         self,
-        distribution: SeparablePermutation,
+        distribution: SeparablePermutation | LabelledPermutation,
         states: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -175,13 +177,17 @@ class SegmentsHead(Head):
 
 
 def _synchronous(
-    distribution: SeparablePermutation, segments: Tensor, target_lengths: Tensor
+    distribution: SeparablePermutation | LabelledPermutation, segments: Tensor, target_lengths: Tensor
 ) -> SynchronousPermutation:
-    return SynchronousPermutation(
-        distribution.scores.to(segments.dtype),
-        segments,
-        distribution.lengths,
-        target_lengths,
-        distribution.normal_form,
-        validate_args=False,
+    """Orders by a distribution, segments by the head."""
+    lengths = distribution.lengths
+    if isinstance(distribution, SeparablePermutation):
+        scores, normal_form = distribution.scores.to(segments), distribution.normal_form
+        return SynchronousPermutation(
+            scores, segments, lengths, target_lengths, normal_form, validate_args=False
+        )
+    rules, tokens = distribution.rule_scores.to(segments), distribution.token_scores.to(segments)
+    splits, root = distribution.split_scores.to(segments), distribution.root_scores.to(segments)
+    return LabelledSynchronousPermutation(
+        rules, tokens, segments, splits, lengths, target_lengths, root, validate_args=False
     )

@@ -15,7 +15,7 @@ from permalign.heads.words import (
     width_after,
 )
 from permalign.shapes import Float, Int
-from permalign.structures import Segment, SeparablePermutation
+from permalign.structures import LabelledPermutation, Segment, SeparablePermutation
 from permalign.text.codec import END_ID, UNKNOWN_ID
 
 
@@ -94,7 +94,7 @@ class TaggingHead(Head):
 
     def log_likelihood_over_orders(
         self,
-        distribution: SeparablePermutation,
+        distribution: SeparablePermutation | LabelledPermutation,
         states: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],

@@ -16,7 +16,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from permalign.kernels import portable, portable_synchronous
+from permalign.kernels import (
+    labelled,
+    labelled_synchronous,
+    portable,
+    portable_synchronous,
+    synchronous_walks,
+)
 
 Backend = Literal["auto", "cpu", "portable"]
 
@@ -144,17 +150,83 @@ def synchronous_walk(
     target_lengths: Tensor,
     uniforms: Tensor | None = None,
     normal_form: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Nodes, orders and sizes of derivations of an output; see `permalign.kernels.portable_synchronous.walk`."""
-    scores, segments = scores.detach(), segments.detach()
-    if not _compiled(scores) or normal_form:
-        return portable_synchronous.walk(scores, segments, lengths, target_lengths, uniforms, normal_form)
-    from permalign.kernels import cpu_synchronous
-
-    best = uniforms is None
-    _, chart = cpu_synchronous.synchronous_inside(scores, segments, lengths, target_lengths, best)
+) -> synchronous_walks.Walks:
+    """Derivations of an output: the best, or drawn by ``uniforms`` (samples, batch, n - 1); not differentiable."""
+    scores, segments, best = scores.detach(), segments.detach(), uniforms is None
     longest = segments.shape[3] - 1
-    return cpu_synchronous.synchronous_walk(scores, chart, lengths, target_lengths, longest, uniforms)
+    if _compiled(scores) and not normal_form:
+        from permalign.kernels import cpu_synchronous
+
+        _, chart = cpu_synchronous.synchronous_inside(scores, segments, lengths, target_lengths, best)
+        pair = (lengths, target_lengths, longest)
+        return synchronous_walks.Walks(*cpu_synchronous.synchronous_walk(scores, chart, *pair, uniforms))
+    _, cells = portable_synchronous.inside(scores, segments, lengths, target_lengths, normal_form, best)
+    masked = portable.mask_padding(scores, lengths).double()
+    options = synchronous_walks.PlainOptions.of(cells, masked, normal_form)
+    roots = torch.where(target_lengths <= lengths * longest, -1, -2)
+    roots = roots.expand(1 if uniforms is None else uniforms.shape[0], -1)
+    words = segments.shape[1]
+    return synchronous_walks.walk(options, roots, lengths, target_lengths, words, uniforms)
+
+
+def labelled_synchronous_inside(
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    segments: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+) -> Tensor:
+    """Sum over labelled trees that write an output; see `permalign.kernels.labelled_synchronous`."""
+    grammar, pair = (rules, root, tokens, splits), (segments, lengths, target_lengths)
+    if _compiled(tokens) and not _extreme(rules, root):
+        from permalign.kernels import cpu_labelled_synchronous
+
+        return cpu_labelled_synchronous.labelled_synchronous_inside(*grammar, *pair)[0]
+    return labelled_synchronous.inside(*grammar, *pair)[0].logsumexp(-1).to(tokens.dtype)
+
+
+def labelled_chart(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor, maximise: bool = False
+) -> Tensor:
+    """Log weights of spans by label (the best ones are not differentiable); see `permalign.kernels.labelled.inside`."""
+    if maximise:
+        rules, tokens, splits = rules.detach(), tokens.detach(), splits.detach()
+        if _compiled(tokens):
+            from permalign.kernels import cpu_labelled
+
+            return cpu_labelled.labelled_best_inside(rules, tokens, splits, lengths)
+    return labelled.inside(rules, tokens, splits, lengths, labelled.needs_logs(rules, root), maximise)
+
+
+def labelled_log_partition(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
+) -> Tensor:
+    """The log of the summed weight of all labelled trees, ``(batch,)``."""
+    if _compiled(tokens) and not _extreme(rules, root):
+        from permalign.kernels import cpu_labelled
+
+        return cpu_labelled.labelled_inside(rules, root, tokens, splits, lengths)[0]
+    chart = labelled.inside(rules, tokens, splits, lengths, labelled.needs_logs(rules, root))
+    return labelled.root_scores(chart, root, lengths).logsumexp(-1)
+
+
+def labelled_tagging_inside(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
+) -> Tensor:
+    """Sum over labelled trees with emissions; see `permalign.kernels.labelled.tagging_inside`."""
+    if _compiled(tokens) and not _extreme(rules, root):
+        from permalign.kernels import cpu_labelled
+
+        return cpu_labelled.labelled_tagging_inside(rules, root, tokens, splits, emissions, lengths)[0]
+    logs = labelled.needs_logs(rules, root)
+    return labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths, logs)
+
+
+def _extreme(rules: Tensor, root: Tensor) -> bool:
+    """Whether double precision in probability space would not do; compilers leave the check to the operators."""
+    return not torch.compiler.is_compiling() and labelled.needs_logs(rules, root, torch.float64)
 
 
 def split_scores(
@@ -186,6 +258,11 @@ def warm_up() -> None:
         rules = span_softmax(gamma, lengths)
         likelihood = tagging_inside(scores, torch.zeros(1, 3, 3, dtype=dtype), lengths)
         total = expected_matrix(rules, lengths).sum() + rule_marginals(rules, lengths).sum()
+        rules, root, tokens = (torch.zeros(shape, dtype=dtype) for shape in ((2, 2, 2, 2), (2,), (1, 3, 2)))
+        grammar = (rules.requires_grad_(), root, tokens, scores)
+        total = total + labelled_log_partition(*grammar, lengths).sum()
+        total = total + labelled_tagging_inside(*grammar, torch.zeros(1, 3, 3, dtype=dtype), lengths).sum()
+        labelled_chart(*grammar, lengths, maximise=True)
         (total + log_partition.sum() + likelihood.sum()).backward()
         best_inside(scores, lengths)
         span_one_hot(scores, lengths)
@@ -193,3 +270,5 @@ def warm_up() -> None:
         segments = torch.zeros(1, 3, 3, 3, dtype=dtype, requires_grad=True)
         synchronous_inside(scores.detach(), segments, lengths, torch.tensor([2])).sum().backward()
         synchronous_walk(scores, segments, lengths, torch.tensor([2]))
+        pair = (scores.detach(), segments, lengths, torch.tensor([2]))
+        labelled_synchronous_inside(rules, root, tokens, *pair).sum().backward()

@@ -23,7 +23,7 @@ def _span_offsets(words: int) -> npt.NDArray[np.int64]:
     return np.array([0, *(span_offset(words, width) for width in range(1, words + 2))], dtype=np.int64)
 
 
-def _layout(scores: Tensor, lengths: Tensor, target_lengths: Tensor, most: int) -> tuple[Any, ...]:
+def layout_of_pairs(scores: Tensor, lengths: Tensor, target_lengths: Tensor, most: int) -> tuple[Any, ...]:
     """Lengths of both sides, checked, and where widths begin; compiled loops do not check bounds."""
     source_lengths, splits_at = layout_of(scores, lengths)
     words = as_array(target_lengths)
@@ -32,14 +32,16 @@ def _layout(scores: Tensor, lengths: Tensor, target_lengths: Tensor, most: int) 
     return source_lengths, words, splits_at, _span_offsets(words_of(scores))
 
 
-def _require_segments(scores: Tensor, segments: Tensor) -> None:
+def require_segments(scores: Tensor, segments: Tensor) -> None:
+    """A shape and dtype that loops rely on."""
     shape = (scores.shape[0], words_of(scores), *segments.shape[2:])
     if segments.dim() != 4 or 0 in segments.shape:
         raise ValueError(f"segments has shape {tuple(segments.shape)}, but must be (batch, n, m + 1, L + 1)")
     require_shape("segments", segments, shape, scores)
 
 
-def _chart_like(scores: Tensor, starts: int) -> tuple[int, ...]:
+def chart_shape(scores: Tensor, starts: int) -> tuple[int, int, int, int]:
+    """Batch, spans, and output fenceposts twice."""
     return scores.shape[0], span_offset(words_of(scores), words_of(scores) + 1), starts, starts
 
 
@@ -48,10 +50,10 @@ def synchronous_inside(
     scores: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, maximise: bool
 ) -> tuple[Tensor, Tensor]:
     """See `permalign.kernels.portable_synchronous.inside`; returns the chart too, for the backward pass and walks."""
-    _require_segments(scores, segments)
+    require_segments(scores, segments)
     log_sum = torch.zeros(scores.shape[0], dtype=torch.float64)
-    chart = torch.empty(_chart_like(scores, segments.shape[2]), dtype=torch.float64)
-    arrays = _layout(scores, lengths, target_lengths, segments.shape[2] - 1)
+    chart = torch.zeros(chart_shape(scores, segments.shape[2]), dtype=torch.float64)
+    arrays = layout_of_pairs(scores, lengths, target_lengths, segments.shape[2] - 1)
     for_each_sentence(
         loops.synchronous_inside,
         scores.shape[0],
@@ -69,7 +71,7 @@ def synchronous_inside(
 def _(
     scores: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, maximise: bool
 ) -> tuple[Tensor, Tensor]:
-    shape = _chart_like(scores, segments.shape[2])
+    shape = chart_shape(scores, segments.shape[2])
     return scores.new_empty(scores.shape[0]), scores.new_empty(shape, dtype=torch.float64)
 
 
@@ -81,7 +83,7 @@ def synchronous_inside_backward(
     starts = chart.shape[2]
     grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
     grad_segments = scores.new_zeros(scores.shape[0], words_of(scores), starts, longest + 1)
-    source_lengths, words, *offsets = _layout(scores, lengths, target_lengths, starts - 1)
+    source_lengths, words, *offsets = layout_of_pairs(scores, lengths, target_lengths, starts - 1)
     arrays = (*(as_array(x) for x in (grad, scores, chart)), source_lengths, words, longest, *offsets)
     for_each_sentence(
         loops.synchronous_inside_backward,
@@ -123,20 +125,22 @@ def synchronous_walk(
     target_lengths: Tensor,
     longest: int,
     uniforms: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """See `permalign.kernels.portable_synchronous.walk` (not differentiable)."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `permalign.kernels.synchronous_walks.walk` (not differentiable)."""
     batch, words = scores.shape[0], words_of(scores)
     if uniforms is None:
         uniforms = chart.new_full((1, batch, words - 1), -1.0)
     samples = uniforms.shape[0]
     require_shape("uniforms", uniforms, (samples, batch, words - 1), chart)
-    nodes = torch.full((samples, batch, words - 1, 4), -1)
+    nodes = torch.full((samples, batch, words - 1, 5), -1)
     orders, sizes = torch.arange(words).repeat(samples, batch, 1), torch.zeros(samples, batch, words).long()
-    source_lengths, target_words, *offsets = _layout(scores, lengths, target_lengths, chart.shape[2] - 1)
+    source_lengths, target_words, *offsets = layout_of_pairs(
+        scores, lengths, target_lengths, chart.shape[2] - 1
+    )
     arrays = (as_array(scores), as_array(chart), source_lengths, target_words, longest, *offsets)
     written = (nodes.numpy(), orders.numpy(), sizes.numpy())
     for_each_sentence(synchronous_walking.synchronous_walk, batch, *arrays, as_array(uniforms), *written)
-    return nodes, orders, sizes
+    return nodes, torch.full_like(orders, -1), orders, sizes
 
 
 @synchronous_walk.register_fake
@@ -147,8 +151,9 @@ def _(
     target_lengths: Tensor,
     longest: int,
     uniforms: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     batch, words = scores.shape[0], words_of(scores)
     samples = 1 if uniforms is None else uniforms.shape[0]
-    nodes = scores.new_empty((samples, batch, words - 1, 4), dtype=torch.int64)
-    return nodes, nodes.new_empty(samples, batch, words), nodes.new_empty(samples, batch, words)
+    nodes = scores.new_empty((samples, batch, words - 1, 5), dtype=torch.int64)
+    leaves, orders, sizes = (nodes.new_empty(samples, batch, words) for _ in range(3))
+    return nodes, leaves, orders, sizes

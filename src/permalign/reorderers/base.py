@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from permalign.shapes import Float, Int
-from permalign.structures import Derivation, SeparablePermutation
+from permalign.structures import Derivation, LabelledPermutation, SeparablePermutation
+
+Distribution = SeparablePermutation | LabelledPermutation
+"""Over orders; both answer the same questions."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Reordering:
     copies: int = 1
     matrix: Tensor | None = None
     order: Tensor | None = None
-    distribution: SeparablePermutation | None = None
+    distribution: Distribution | None = None
     derivations: list[Derivation] | None = None
     penalties: dict[str, Tensor] = field(default_factory=dict)
 

@@ -2,6 +2,9 @@
 
 import permalign.structures.divergence  # noqa: F401 (registers itself with torch.distributions)
 from permalign.structures.derivations import Derivation, Tree
+from permalign.structures.grammar_listing import LearnedGrammar, read_grammar
+from permalign.structures.labelled import LabelledPermutation
+from permalign.structures.labelled_synchronous import LabelledSynchronousPermutation
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
 from permalign.structures.search import ProbableOrder
 from permalign.structures.segmental import SegmentalAlignment
@@ -12,6 +15,9 @@ from permalign.structures.synchronous import SynchronousPermutation, Transductio
 __all__ = [
     "BestAlignment",
     "Derivation",
+    "LabelledPermutation",
+    "LabelledSynchronousPermutation",
+    "LearnedGrammar",
     "MonotoneAlignment",
     "ProbableOrder",
     "Segment",
@@ -21,4 +27,5 @@ __all__ = [
     "Transduction",
     "Tree",
     "bracketed",
+    "read_grammar",
 ]

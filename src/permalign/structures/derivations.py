@@ -13,7 +13,7 @@ MARKS = {"S": "S →", "I": "I ⇄"}
 
 @dataclass(frozen=True)
 class Tree:
-    """A node over the tokens ``start..end-1``; a leaf has no rule and no children.
+    """A node over the tokens ``start..end-1``; a leaf has no rule and no children, and labels are optional.
 
     >>> girl_saw = Tree(0, 2, "I", (Tree(0, 1), Tree(1, 2)))
     >>> girl_saw.order
@@ -24,14 +24,26 @@ class Tree:
     end: int
     rule: Rule | None = None
     children: tuple["Tree", ...] = ()
+    label: int | None = None
 
     @classmethod
-    def from_nodes(cls, nodes: Sequence[Sequence[int]], length: int) -> "Tree":
-        """Build a tree from its internal nodes (i, j, k, rule number) in pre-order."""
-        spans = {(token, token + 1): cls(token, token + 1) for token in range(length)}
-        for start, middle, end, rule in reversed(nodes):
+    def from_nodes(
+        cls, nodes: Sequence[Sequence[int]], length: int, labels: Sequence[int] | None = None
+    ) -> "Tree":
+        """Build a tree from its internal nodes in pre-order.
+
+        Args:
+            nodes: each (i, j, k, rule number), or (i, j, k, rule number, label).
+            length: the number of leaves.
+            labels: of the leaves, where they have any.
+        """
+        spans = {
+            (token, token + 1): cls(token, token + 1, label=None if labels is None else labels[token])
+            for token in range(length)
+        }
+        for start, middle, end, rule, *label in reversed(nodes):
             children = (spans[start, middle], spans[middle, end])
-            spans[start, end] = cls(start, end, RULES[rule], children)
+            spans[start, end] = cls(start, end, RULES[rule], children, *label)
         return spans[0, length]
 
     def nodes(self) -> Iterator["Tree"]:
@@ -55,7 +67,7 @@ class Tree:
         return tuple(tokens)
 
     def draw(self, words: Sequence[str] | None = None) -> str:
-        """The tree as lines of text, one node a line, words in their original order.
+        """The tree as lines of text, one node a line, words in their original order; labels stand in brackets.
 
         >>> tree = Tree(0, 3, "S", (Tree(0, 2, "I", (Tree(0, 1), Tree(1, 2))), Tree(2, 3)))
         >>> print(tree.draw(["she", "sang", "today"]))
@@ -64,6 +76,10 @@ class Tree:
         │  ├─ she
         │  └─ sang
         └─ today
+        >>> print(Tree(0, 2, "I", (Tree(0, 1, label=3), Tree(1, 2, label=0)), label=2).draw(["she", "sang"]))
+        I ⇄ [2]
+        ├─ she [3]
+        └─ sang [0]
         """
         if words is not None and len(words) < self.end:
             raise ValueError(
@@ -73,8 +89,9 @@ class Tree:
         waiting = [(self, "", "")]
         while waiting:
             node, stem, below = waiting.pop()
-            label = str(node.start) if words is None else words[node.start]
-            lines.append(stem + (label if node.rule is None else MARKS[node.rule]))
+            word = str(node.start) if words is None else words[node.start]
+            label = "" if node.label is None else f" [{node.label}]"
+            lines.append(stem + (word if node.rule is None else MARKS[node.rule]) + label)
             if node.children:
                 left, right = node.children
                 waiting.append((right, below + "└─ ", below + "   "))

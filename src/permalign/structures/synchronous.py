@@ -8,8 +8,10 @@ from torch import Tensor
 
 from permalign import kernels
 from permalign.kernels.layout import split_index, valid_splits, words_of_split_count
+from permalign.kernels.synchronous_walks import Walks
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import Derivation, Tree
+from permalign.structures.labelled import LabelledPermutation
 from permalign.structures.restriction import LOG_ZERO, minus_infinity_below
 from permalign.structures.segments import Segment
 from permalign.structures.separable import SeparablePermutation
@@ -120,7 +122,7 @@ class SynchronousPermutation:
         return self.segment_log_probs.shape[1]
 
     @property
-    def permutation(self) -> SeparablePermutation:
+    def permutation(self) -> SeparablePermutation | LabelledPermutation:
         """The distribution over orders before any output is seen."""
         return SeparablePermutation(
             self.split_scores, self.source_lengths, self.normal_form, validate_args=False
@@ -152,20 +154,23 @@ class SynchronousPermutation:
 
         An impossible output has none worth the name: its log-probability is -inf.
         """
-        (nodes,), (orders,), (sizes,) = kernels.synchronous_walk(*self._pair(), None, self.normal_form)
+        walks = self._walk(None)
         log_partitions = self.permutation.double().log_partition().tolist()
         found = []
         for row, length in enumerate(self.source_lengths.tolist()):
-            chosen = nodes[row, : length - 1]
-            order, own_sizes = orders[row, :length], sizes[row, :length]
-            if bool((chosen < 0).any()):  # there is no room for so many words
-                chosen = torch.tensor([[0, end - 1, end, 0] for end in range(length, 1, -1)])
-            weight = self._weight(row, chosen, order, own_sizes)
-            tree = Tree.from_nodes(chosen.tolist(), length)
-            segments = _segments(order.tolist(), own_sizes.tolist())
-            log_prob = weight - log_partitions[row]
-            if weight < LOG_ZERO / 2 or int(own_sizes.sum()) != int(self.target_lengths[row]):
+            nodes, order, sizes = (
+                walks.nodes[0, row, : length - 1],
+                walks.orders[0, row, :length],
+                walks.sizes[0, row],
+            )
+            if int(sizes.sum()) < int(self.target_lengths[row]):  # there is no room for so many words
+                nodes = torch.tensor([[0, end - 1, end, 0, -1] for end in range(length, 1, -1)])
+            tree = self._tree(nodes, walks.leaves[0, row, :length])
+            weight = self._weight(row, nodes, order, sizes[:length]) + self._grammar_weight(row, tree)
+            log_prob = -torch.inf if weight < LOG_ZERO / 2 else weight - log_partitions[row]
+            if int(sizes.sum()) < int(self.target_lengths[row]):
                 log_prob = -torch.inf
+            segments = _segments(order.tolist(), sizes[:length].tolist())
             found.append(Transduction(tree, tree.order, min(0.0, log_prob), segments))
         return found
 
@@ -180,20 +185,39 @@ class SynchronousPermutation:
         copies = sample_count(sample_shape)
         batch, device = self.split_scores.shape[0], self.split_scores.device
         with torch.no_grad():
-            shape = (copies, batch, self.tokens - 1)
+            shape = (copies, batch, self.tokens)
             uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
-            _, orders, sizes = kernels.synchronous_walk(*self._pair(), uniforms, self.normal_form)
-        return torch.stack([orders, sizes], dim=2).view(*sample_shape, batch, 2, self.tokens)
+            walks = self._walk(uniforms)
+        return torch.stack([walks.orders, walks.sizes], dim=2).view(*sample_shape, batch, 2, self.tokens)
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
-    def _pair(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        segments = self._finite(self.segment_log_probs)
-        return self.split_scores, segments, self.source_lengths, self.target_lengths
+    def _walk(self, uniforms: Tensor | None) -> Walks:
+        """The best derivation of every output, or some drawn by ``uniforms`` ``(samples, batch, n)``."""
+        pair = (
+            self.split_scores,
+            self._finite(self.segment_log_probs),
+            self.source_lengths,
+            self.target_lengths,
+        )
+        draws = None if uniforms is None else uniforms[..., 1:].contiguous()
+        return kernels.synchronous_walk(*pair, draws, self.normal_form)
+
+    def _tree(self, nodes: Tensor, leaves: Tensor) -> Tree:
+        """From nodes (i, j, k, rule, state) in pre-order, and the states of leaves."""
+        return Tree.from_nodes(nodes[:, :4].tolist(), len(leaves))
+
+    def _grammar_weight(self, row: int, tree: Tree) -> float:
+        """What a derivation weighs beside its splits and segments."""
+        return 0.0
 
     def _finite(self, segment_log_probs: Tensor) -> Tensor:
         """With a finite log-zero for what is impossible or padding."""
         return torch.where(self._possible(), segment_log_probs, LOG_ZERO).clamp(min=LOG_ZERO)
+
+    def _inputs(self) -> tuple[Tensor, ...]:
+        """All that the sum depends on."""
+        return self.split_scores, self.segment_log_probs
 
     def _total(self, split_scores: Tensor, segment_log_probs: Tensor) -> Tensor:
         return kernels.synchronous_inside(
@@ -206,9 +230,7 @@ class SynchronousPermutation:
 
     def _posteriors(self) -> tuple[Tensor, Tensor]:
         """Gradients of the sum. Where they are to be differentiated again, by way of the portable kernels."""
-        again = torch.is_grad_enabled() and (
-            self.split_scores.requires_grad or self.segment_log_probs.requires_grad
-        )
+        again = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self._inputs())
         with torch.inference_mode(False), torch.enable_grad():
             inputs = []
             for tensor in (self.split_scores, self.segment_log_probs):
@@ -227,7 +249,7 @@ class SynchronousPermutation:
 
     def _weight(self, row: int, nodes: Tensor, order: Tensor, sizes: Tensor) -> float:
         """The log-weight of one derivation."""
-        start, middle, end, rule = nodes.reshape(-1, 4).to(order.device).unbind(-1)
+        start, middle, end, rule, _ = nodes.reshape(-1, 5).to(order.device).unbind(-1)
         splits = split_index(self.tokens, start, middle, end)
         segments = self.segment_log_probs[row, order, sizes.cumsum(0) - sizes, sizes]
         weight = self.split_scores[row, splits, rule].double().sum() + segments.double().sum()

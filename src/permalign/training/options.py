@@ -48,7 +48,9 @@ class StageOptions(Options):
     """Some steps at the beginning that train by another objective."""
 
     steps: Width = Field(description="how many")
-    objective: Literal["soft", "hard", "samples", "exact"] = Field(description="of the separable reorderer")
+    objective: Literal["soft", "hard", "samples", "exact"] = Field(
+        description="of the separable or labelled reorderer"
+    )
 
 
 class TrainingOptions(Options):
@@ -163,10 +165,10 @@ class RunOptions(Options):
         training, reorderer = self.training, self.model.reorderer
         if not training.stages:
             return
-        if reorderer.kind != "separable":
+        if reorderer.kind not in ("separable", "labelled"):
             raise ConfigError(
-                f"training.stages change the objective of a separable reorderer, but model.reorderer.kind is "
-                f"{reorderer.kind}. Leave training.stages out."
+                "training.stages change the objective of a separable or labelled reorderer, but model.reorderer.kind "
+                f"is {reorderer.kind}. Leave training.stages out."
             )
         together = sum(stage.steps for stage in training.stages)
         if training.steps is not None and together > training.steps:

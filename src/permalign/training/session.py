@@ -10,7 +10,7 @@ from accelerate.utils import broadcast_object_list
 
 from permalign.evaluation import evaluate
 from permalign.model import Transducer
-from permalign.reorderers.separable import SeparableReorderer
+from permalign.reorderers.trees import TreeReorderer
 from permalign.training.display import Display
 from permalign.training.options import RunOptions
 from permalign.training.preparation import Prepared
@@ -115,7 +115,7 @@ class Session:
         return self.progress.seconds + time.monotonic() - self._clock
 
     def _use_objective(self, objective: Any) -> None:
-        if isinstance(self.core.reorderer, SeparableReorderer):
+        if isinstance(self.core.reorderer, TreeReorderer):
             self.core.reorderer.use_objective(objective)
 
 

@@ -7,11 +7,13 @@ from permalign.structures.brute_force.alignments import (
     EnumeratedMonotoneAlignment,
     EnumeratedSegmentalAlignment,
 )
+from permalign.structures.brute_force.labelled import EnumeratedLabelledPermutation
 from permalign.structures.brute_force.separable import EnumeratedPermutation
 from permalign.structures.brute_force.synchronous import EnumeratedSynchronousPermutation
 from permalign.structures.brute_force.trees import EnumeratedTree, all_trees, packed_splits
 
 __all__ = [
+    "EnumeratedLabelledPermutation",
     "EnumeratedMonotoneAlignment",
     "EnumeratedPermutation",
     "EnumeratedSegmentalAlignment",

@@ -35,7 +35,8 @@ class EnumeratedTransduction(NamedTuple):
 class EnumeratedSynchronousPermutation:
     """Reordering and alignment by enumeration; the methods of `SynchronousPermutation`.
 
-    ``split_scores`` is ``(batch, split, rule)``, ``segment_log_probs`` is ``(batch, token, start, length)``.
+    ``split_scores`` is ``(batch, split, rule)``, ``segment_log_probs`` is ``(batch, token, start, length)``. Another
+    ``permutation`` than that of the splits, one of labelled trees, is for `LabelledSynchronousPermutation`.
 
     >>> scores, segments = torch.zeros(1, 1, 2), torch.zeros(1, 2, 3, 2)
     >>> twin = EnumeratedSynchronousPermutation(scores, segments, torch.tensor([2]), torch.tensor([1]))
@@ -52,8 +53,10 @@ class EnumeratedSynchronousPermutation:
         source_lengths: Tensor,
         target_lengths: Tensor,
         normal_form: bool = False,
+        permutation: EnumeratedPermutation | None = None,
     ) -> None:
-        self.permutation = EnumeratedPermutation(split_scores, source_lengths, normal_form)
+        plain = EnumeratedPermutation(split_scores, source_lengths, normal_form)
+        self.permutation = plain if permutation is None else permutation
         self.segment_log_probs = segment_log_probs
         self.target_lengths = [int(length) for length in target_lengths]
         self.longest = segment_log_probs.shape[3] - 1

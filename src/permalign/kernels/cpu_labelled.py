@@ -1,0 +1,250 @@
+"""The compiled kernels of labelled trees as torch operators, each with its hand-written backward pass.
+
+They work in double precision whatever they are given, and in probability space; so rules may differ by no more than
+`permalign.kernels.labelled.RULE_RANGE`, which callers check (and the operators check again, for compilers that skip
+the callers' checks).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from permalign.kernels.arrays import as_array, checked_lengths, require_shape
+from permalign.kernels.compiled import labelled as loops
+from permalign.kernels.compiled import labelled_positions as positioned_loops
+from permalign.kernels.labelled import needs_logs
+from permalign.kernels.layout import positioned_offset, positioned_offsets, split_count, split_offsets
+from permalign.kernels.threads import for_each_sentence
+
+
+def doubles(tensor: Tensor) -> Any:
+    """The tensor in double precision, as an array."""
+    return as_array(tensor.double())
+
+
+def _by_label(rules: Tensor) -> Tensor:
+    """Rules ``(label, orientation left right)``."""
+    return rules.transpose(0, 1).flatten(1)
+
+
+def scaled_rules(rules: Tensor, root: Tensor) -> tuple[Any, float]:
+    """Weights of rules divided by the largest, and its logarithm."""
+    if needs_logs(rules, root, torch.float64):
+        raise ValueError(
+            "rule_scores or root_scores differ by too much for compiled kernels in probability space; use "
+            "kernels.backend('portable'), which falls back on logarithms."
+        )
+    doubles = rules.detach().double()
+    highest = float(doubles.amax())
+    return as_array(_by_label((doubles - highest).exp())), highest
+
+
+def require_shapes(rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> None:
+    """Shapes and dtypes that loops rely on."""
+    batch, words, labels = tokens.shape
+    require_shape("rules", rules, (2, labels, labels, labels), tokens)
+    require_shape("root", root, (labels,), tokens)
+    require_shape("splits", splits, (batch, split_count(words), 2), tokens)
+    if lengths.shape != (batch,):
+        raise ValueError(f"lengths has shape {tuple(lengths.shape)}, but must be {(batch,)}")
+
+
+def zero_gradients(rules: Tensor, tokens: Tensor, splits: Tensor) -> list[Tensor]:
+    """In double precision, of rules (for each sentence, so that threads do not meet), root, tokens and splits."""
+    batch, labels = tokens.shape[0], tokens.shape[2]
+    shapes = [(batch, labels, 2 * labels * labels), (batch, labels), tuple(tokens.shape), tuple(splits.shape)]
+    return [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
+
+
+def gradients_in_shape(gradients: list[Tensor], rules: Tensor) -> list[Tensor]:
+    """Summed over sentences where a parameter is shared by all, and in the precision of the rules."""
+    of_rules, of_root, *others = gradients
+    labels = of_root.shape[1]
+    of_rules = of_rules.sum(0).view(labels, 2, labels, labels).transpose(0, 1)
+    return [part.to(rules.dtype).contiguous() for part in (of_rules, of_root.sum(0), *others)]
+
+
+# --- Inside ---------------------------------------------------------------------------------------------------
+
+
+@custom_op("permalign::labelled_inside", mutates_args=(), device_types="cpu")
+def labelled_inside(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The log-partition; and the chart of values and scales, for the backward pass."""
+    require_shapes(rules, root, tokens, splits, lengths)
+    batch, words, labels = tokens.shape
+    log_partition = torch.zeros(batch, dtype=torch.float64)
+    values, scales = _chart(batch, words * (words + 1) // 2, labels)
+    arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits)))
+    layout = (checked_lengths(lengths, words), split_offsets(words))
+    outputs = (part.numpy() for part in (log_partition, values, scales))
+    for_each_sentence(loops.inside, batch, *arrays, *layout, *outputs)
+    return log_partition.to(tokens.dtype), values, scales
+
+
+def _chart(batch: int, cells: int, labels: int) -> tuple[Tensor, Tensor]:
+    values = torch.zeros((batch, cells, labels), dtype=torch.float64)
+    return values, torch.zeros((batch, cells), dtype=torch.float64)
+
+
+@labelled_inside.register_fake
+def _(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    batch, words, labels = tokens.shape
+    cells = words * (words + 1) // 2
+    values = tokens.new_empty((batch, cells, labels), dtype=torch.float64)
+    return tokens.new_empty(batch), values, tokens.new_empty((batch, cells), dtype=torch.float64)
+
+
+@custom_op("permalign::labelled_inside_backward", mutates_args=(), device_types="cpu")
+def labelled_inside_backward(
+    grad: Tensor,
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    lengths: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The adjoints of rules, root, tokens and splits."""
+    batch, words, _ = tokens.shape
+    gradients = zero_gradients(rules, tokens, splits)
+    arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
+    layout = (checked_lengths(lengths, words), split_offsets(words))
+    chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
+    for_each_sentence(loops.inside_backward, batch, *arrays, *chart, *layout, *outputs)
+    of_rules, of_root, of_tokens, of_splits = gradients_in_shape(gradients, rules)
+    return of_rules, of_root, of_tokens, of_splits
+
+
+@labelled_inside_backward.register_fake
+def _(
+    grad: Tensor,
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    lengths: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    of_rules, of_root, of_tokens, of_splits = (x.new_empty(x.shape) for x in (rules, root, tokens, splits))
+    return of_rules, of_root, of_tokens, of_splits
+
+
+def _inside_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*inputs[:4], *output[1:], inputs[4])
+
+
+def _inside_autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return (*labelled_inside_backward(grad, *ctx.saved_tensors), None)
+
+
+labelled_inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
+
+
+@custom_op("permalign::labelled_best_inside", mutates_args=(), device_types="cpu")
+def labelled_best_inside(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
+    """See `permalign.kernels.labelled.inside` with ``maximise`` (not differentiable)."""
+    batch, words, labels = tokens.shape
+    require_shapes(rules, tokens.new_zeros(labels), tokens, splits, lengths)
+    chart = tokens.new_zeros(batch, words * (words + 1) // 2, labels)
+    arrays = (as_array(_by_label(rules)), as_array(tokens), as_array(splits))
+    layout = (checked_lengths(lengths, words), split_offsets(words))
+    for_each_sentence(loops.best_inside, batch, *arrays, *layout, chart.numpy())
+    return chart
+
+
+@labelled_best_inside.register_fake
+def _(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
+    batch, words, labels = tokens.shape
+    return tokens.new_empty(batch, words * (words + 1) // 2, labels)
+
+
+# --- The tagging likelihood -----------------------------------------------------------------------------------
+
+
+@custom_op("permalign::labelled_tagging_inside", mutates_args=(), device_types="cpu")
+def labelled_tagging_inside(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See `permalign.kernels.labelled.tagging_inside`; returns the chart as well, for the backward pass."""
+    require_shapes(rules, root, tokens, splits, lengths)
+    batch, words, labels = tokens.shape
+    require_shape("emissions", emissions, (batch, words, words), tokens)
+    log_sum = torch.zeros(batch, dtype=torch.float64)
+    values, scales = _chart(batch, positioned_offset(words, words + 1), labels)
+    arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits, emissions)))
+    layout = (checked_lengths(lengths, words), split_offsets(words), positioned_offsets(words))
+    outputs = (part.numpy() for part in (log_sum, values, scales))
+    for_each_sentence(positioned_loops.tagging_inside, batch, *arrays, *layout, *outputs)
+    return log_sum.to(tokens.dtype), values, scales
+
+
+@labelled_tagging_inside.register_fake
+def _(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    batch, words, labels = tokens.shape
+    cells = positioned_offset(words, words + 1)
+    values = tokens.new_empty((batch, cells, labels), dtype=torch.float64)
+    return tokens.new_empty(batch), values, tokens.new_empty((batch, cells), dtype=torch.float64)
+
+
+@custom_op("permalign::labelled_tagging_backward", mutates_args=(), device_types="cpu")
+def labelled_tagging_backward(
+    grad: Tensor,
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    lengths: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The adjoints of rules, root, tokens, splits and emissions."""
+    batch, words, _ = tokens.shape
+    gradients = [
+        *zero_gradients(rules, tokens, splits),
+        torch.zeros((batch, words, words), dtype=torch.float64),
+    ]
+    arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
+    layout = (checked_lengths(lengths, words), split_offsets(words), positioned_offsets(words))
+    chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
+    for_each_sentence(positioned_loops.tagging_inside_backward, batch, *arrays, *chart, *layout, *outputs)
+    of_rules, of_root, of_tokens, of_splits, of_emissions = gradients_in_shape(gradients, rules)
+    return of_rules, of_root, of_tokens, of_splits, of_emissions
+
+
+@labelled_tagging_backward.register_fake
+def _(
+    grad: Tensor,
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    lengths: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    of_rules, of_root, of_tokens, of_splits = (x.new_empty(x.shape) for x in (rules, root, tokens, splits))
+    batch, words, _ = tokens.shape
+    return of_rules, of_root, of_tokens, of_splits, tokens.new_empty(batch, words, words)
+
+
+def _tagging_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*inputs[:4], *output[1:], inputs[5])
+
+
+def _tagging_autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return (*labelled_tagging_backward(grad, *ctx.saved_tensors), None)
+
+
+labelled_tagging_inside.register_autograd(_tagging_autograd, setup_context=_tagging_setup)

@@ -1,0 +1,123 @@
+"""The compiled charts of labelled reordering and alignment as torch operators."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from permalign.kernels.compiled import labelled_synchronous as loops
+from permalign.kernels.cpu_labelled import (
+    doubles,
+    gradients_in_shape,
+    require_shapes,
+    scaled_rules,
+    zero_gradients,
+)
+from permalign.kernels.cpu_synchronous import chart_shape, layout_of_pairs, require_segments
+from permalign.kernels.threads import for_each_sentence
+
+
+@custom_op("permalign::labelled_synchronous_inside", mutates_args=(), device_types="cpu")
+def labelled_synchronous_inside(
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    segments: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See `permalign.kernels.labelled_synchronous.inside`; returns the chart too, for the backward pass."""
+    require_shapes(rules, root, tokens, splits, lengths)
+    require_segments(splits, segments)
+    log_sum = torch.zeros(tokens.shape[0], dtype=torch.float64)
+    values, scales = (torch.zeros(shape, dtype=torch.float64) for shape in _shapes(tokens, splits, segments))
+    arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits, segments)))
+    layout = layout_of_pairs(splits, lengths, target_lengths, segments.shape[2] - 1)
+    outputs = (part.numpy() for part in (log_sum, values, scales))
+    for_each_sentence(loops.labelled_synchronous_inside, tokens.shape[0], *arrays, *layout, *outputs)
+    return log_sum.to(tokens.dtype), values, scales
+
+
+def _shapes(tokens: Tensor, splits: Tensor, segments: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of the chart's values and scales."""
+    batch, spans, posts, _ = chart_shape(splits, segments.shape[2])
+    cells = spans * posts * posts
+    return (batch, cells, tokens.shape[2]), (batch, cells)
+
+
+@labelled_synchronous_inside.register_fake
+def _(
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    segments: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    values, scales = (
+        tokens.new_empty(shape, dtype=torch.float64) for shape in _shapes(tokens, splits, segments)
+    )
+    return tokens.new_empty(tokens.shape[0]), values, scales
+
+
+@custom_op("permalign::labelled_synchronous_backward", mutates_args=(), device_types="cpu")
+def labelled_synchronous_backward(
+    grad: Tensor,
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+    posts: int,
+    longest: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The adjoints of rules, root, tokens, splits and segments."""
+    batch, words, _ = tokens.shape
+    of_segments = torch.zeros((batch, words, posts, longest + 1), dtype=torch.float64)
+    gradients = [*zero_gradients(rules, tokens, splits), of_segments]
+    arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
+    layout = layout_of_pairs(splits, lengths, target_lengths, posts - 1)
+    chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
+    for_each_sentence(
+        loops.labelled_synchronous_backward, batch, *arrays, *chart, posts, longest, *layout, *outputs
+    )
+    of_rules, of_root, of_tokens, of_splits, of_segments = gradients_in_shape(gradients, rules)
+    return of_rules, of_root, of_tokens, of_splits, of_segments
+
+
+@labelled_synchronous_backward.register_fake
+def _(
+    grad: Tensor,
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    values: Tensor,
+    scales: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+    posts: int,
+    longest: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    of_rules, of_root, of_tokens, of_splits = (x.new_empty(x.shape) for x in (rules, root, tokens, splits))
+    shape = (tokens.shape[0], tokens.shape[1], posts, longest + 1)
+    return of_rules, of_root, of_tokens, of_splits, tokens.new_empty(shape)
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.sizes = inputs[4].shape[2], inputs[4].shape[3] - 1
+    ctx.save_for_backward(*inputs[:4], *output[1:], *inputs[5:])
+
+
+def _autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return (*labelled_synchronous_backward(grad, *ctx.saved_tensors, *ctx.sizes), None, None)
+
+
+labelled_synchronous_inside.register_autograd(_autograd, setup_context=_setup)

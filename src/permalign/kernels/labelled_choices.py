@@ -1,0 +1,234 @@
+"""Labelled trees from the root down, in plain torch: probabilities of choices, and what flows through them.
+
+With the chart of `permalign.kernels.labelled.inside` every node has a distribution over what it is made of. Mass that
+flows from the root through these gives marginals and expected permutations; drawing from them gives samples; noise on
+them gives relaxed samples.
+"""
+
+import torch
+from torch import Tensor
+
+from permalign.kernels.labelled import root_scores, words_of_spans
+from permalign.kernels.layout import span_offset
+from permalign.kernels.portable import inside_square, is_root, mask_padding, width_block
+
+
+def options(chart: Tensor, rules: Tensor, splits: Tensor, lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """What a span can be made of, in two choices, for the widths 2..n.
+
+    Returns for every width the log weights ``(batch, start, a, 2, b, c)`` of an orientation and children's labels given
+    the span's label, and ``(batch, start, split, 2, b, c)`` of split points given those; both unnormalised. The second
+    does not depend on the span's label, so that two choices cost K times less than one.
+    """
+    words, splits = words_of_spans(chart), mask_padding(splits, lengths)
+    found = []
+    left, right = by_ends(chart, words)
+    for width in range(2, words + 1):
+        starts = words - width + 1
+        of_left = left[:, :starts, 1:width, None, :, None]
+        of_right = right[:, width:, 1:width].flip(2)[:, :, :, None, None]
+        scores = width_block(splits, words, width)[..., None, None]
+        points = scores + of_left + of_right  # (batch, start, split, orientation, b, c)
+        pairs = points.logsumexp(2)[:, :, None] + rules.transpose(0, 1)
+        found.append((pairs, points))
+    return found
+
+
+def by_ends(chart: Tensor, words: int) -> tuple[Tensor, Tensor]:
+    """A packed chart by left end and width, and by right end and width: twice ``(batch, n + 1, n + 1, ...)``."""
+    shape = (chart.shape[0], words + 1, words + 1, *chart.shape[2:])
+    left, right = chart.new_zeros(shape), chart.new_zeros(shape)
+    for width in range(1, words + 1):
+        cell = chart[:, span_offset(words, width) : span_offset(words, width + 1)]
+        left[:, : words - width + 1, width] = cell
+        right[:, width:, width] = cell
+    return left, right
+
+
+def normalised(found: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """The probabilities of `options`."""
+    return [(pairs.flatten(3).softmax(-1).view_as(pairs), points.softmax(2)) for pairs, points in found]
+
+
+def marginals(
+    top: Tensor, found: list[tuple[Tensor, Tensor]], lengths: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """How probable it is that a derivation has each part; O(n^3 K^2 + n^2 K^3).
+
+    Args:
+        top: ``(batch, K)``, probabilities of the root's label.
+        found: `normalised` options.
+
+    Returns:
+        spans: ``(batch, spans, K)``, that a span is a constituent with a label; zero beyond a sentence.
+        splits: ``(batch, T, 2)``, that it has a split with an orientation.
+        rules: ``(batch, 2, K, K, K)``, how many nodes use each rule.
+    """
+    words, batch, labels = len(found) + 1, *top.shape
+    from_left, from_right = (top.new_zeros(batch, words + 1, words + 1, labels) for _ in range(2))
+    spans, splits, counts = [], [], top.new_zeros(batch, 2, labels, labels, labels)
+    for width in range(words, 0, -1):
+        starts = words - width + 1
+        mass = from_left[:, :starts, width] + from_right[:, width:, width]
+        mass = mass + is_root(lengths, width, starts, top.dtype)[..., None] * top[:, None]
+        spans.append(mass)
+        if width > 1:
+            pairs, points = found[width - 2]
+            uses = mass[..., None, None, None] * pairs  # (batch, start, a, orientation, b, c)
+            counts = counts + uses.sum(1).transpose(1, 2)
+            used = uses.sum(2)[:, :, None] * points  # (batch, start, split, orientation, b, c)
+            splits.append(used.sum((-2, -1)))
+            from_left[:, :starts, 1:width] += used.sum((3, 5))
+            from_right[:, width:, 1:width] += used.sum((3, 4)).flip(2)
+    packed = [block.reshape(batch, -1, 2) for block in reversed(splits)]
+    empty = top.new_zeros(batch, 0, 2)
+    return torch.cat(spans[::-1], dim=1), torch.cat([empty, *packed], dim=1), counts
+
+
+def expected_matrix(top: Tensor, found: list[tuple[Tensor, Tensor]], lengths: Tensor) -> Tensor:
+    """The expected permutation matrix ``(batch, position, token)``; O(n^4 K^2 + n^3 K^3). Padding is the identity.
+
+    ``mu(i,k,p,a)``, the probability that (i,k) is a constituent with label a whose output starts at p, flows from the
+    root down through `normalised` options, as in `permalign.kernels.portable.expected_matrix`.
+    """
+    words, batch, labels = len(found) + 1, *top.shape
+    shape = (batch, words + 1, words + 1, words + 1, labels)
+    left_start, left_end, right_start, right_end = (top.new_zeros(shape) for _ in range(4))
+    for width in range(words, 0, -1):
+        starts = words - width + 1
+        mass = left_start[:, :starts, width, :starts] + left_end[:, :starts, width, width:]
+        mass = mass + right_start[:, width:, width, :starts] + right_end[:, width:, width, width:]
+        here = is_root(lengths, width, starts, top.dtype)
+        mass = mass + (here[:, :, None] * here[:, None])[..., None] * top[:, None, None]
+        if width == 1:
+            matrix = mass.sum(-1).transpose(1, 2)  # from (batch, token, position)
+            return torch.where(inside_square(lengths, words), matrix, torch.eye(words).to(matrix))
+        pairs, points = found[width - 2]
+        used = torch.einsum("bspa,bsaoxy->bspoxy", mass, pairs)
+        to_left = torch.einsum("bspoxy,bsjoxy->obsjpx", used, points)
+        to_right = torch.einsum("bspoxy,bsjoxy->obsjpy", used, points).flip(3)
+        left_start[:, :starts, 1:width, :starts] += to_left[0]
+        right_end[:, width:, 1:width, width:] += to_right[0]
+        left_end[:, :starts, 1:width, width:] += to_left[1]
+        right_start[:, width:, 1:width, :starts] += to_right[1]
+    raise AssertionError("a sentence has at least one word")
+
+
+def walk(
+    chart: Tensor, rules: Tensor, root: Tensor, splits: Tensor, lengths: Tensor, uniforms: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Walk top-down from the root, choosing a label there and then one option (j, o, b, c) at every node met.
+
+    With ``uniforms`` ``(samples, batch, n)`` in [0, 1), the first for the root's label, an option is drawn by
+    inverting its distribution function, else the heaviest is taken (and there is one sample). O(n K^2) for each node.
+
+    Returns:
+        nodes: ``(samples, batch, n - 1, 5)``, the internal nodes (i, j, k, orientation, label) in pre-order, -1 beyond.
+        leaves: ``(samples, batch, n)``, the labels of tokens, -1 at padding.
+        orders: ``(samples, batch, n)``, the token at every position; padding keeps its place.
+    """
+    words, labels, device = words_of_spans(chart), root.shape[0], chart.device
+    samples = 1 if uniforms is None else uniforms.shape[0]
+    count, batch = samples * chart.shape[0], chart.shape[0]
+    row, walker = torch.arange(batch, device=device).repeat(samples), torch.arange(count, device=device)
+    draws = [None] * words if uniforms is None else uniforms.reshape(count, words, 1).unbind(1)
+    left, right = by_ends(chart.detach(), words)
+    scores = mask_padding(splits.detach(), lengths)
+    orders = torch.arange(words, device=device).repeat(count, 1)
+    nodes = torch.full((count, words - 1, 5), -1, device=device)
+    leaves = torch.full((count, words), -1, device=device)
+    # a stack of open spans per walker: start, end, position, label
+    stack = torch.zeros((count, words + 1, 4), dtype=torch.int64, device=device)
+    stack[:, 0, 1] = lengths.repeat(samples)
+    stack[:, 0, 3] = chosen(root_scores(chart, root, lengths).detach()[row], draws[0])
+    depth = (lengths.repeat(samples) > 1).long()
+    single = depth == 0
+    leaves[single, 0] = stack[single, 0, 3]
+    inner = torch.arange(1, words, device=device)
+    by_parent = rules.detach().transpose(0, 1)  # (a, orientation, b, c)
+    for step in range(words - 1):
+        active = depth > 0
+        start, end, position, label = stack[walker, (depth - 1).clamp(min=0)].unbind(-1)
+        width = torch.where(active, end - start, 2)
+        start, end = torch.where(active, start, 0), torch.where(active, end, 2)
+        allowed = inner < width[:, None]
+        of_left = left[row[:, None], start[:, None], inner]  # (walker, split, K)
+        of_right = right[row[:, None], end[:, None], (width[:, None] - inner).clamp(min=0)]
+        of_split = scores[row[:, None], _split_places(words, start, width, inner, scores.shape[1])]
+        weights = of_split[..., None, None] + of_left[:, :, None, :, None] + of_right[:, :, None, None]
+        weights = (weights + by_parent[label][:, None]).masked_fill(
+            ~allowed[..., None, None, None], -torch.inf
+        )
+        option = chosen(weights.flatten(1), draws[step + 1])
+        option, right_label = option // labels, option % labels
+        option, left_label = option // labels, option % labels
+        middle, rule = start + option // 2 + 1, option % 2
+        node = torch.stack([start, middle, end, rule, label], dim=-1)
+        nodes[:, step] = torch.where(active[:, None], node, -1)
+        depth = depth - active.long()
+        straight = rule == 0
+        right_position = torch.where(straight, position + middle - start, position)
+        left_position = torch.where(straight, position, position + end - middle)
+        for child in (
+            (middle, end, right_position, right_label),
+            (start, middle, left_position, left_label),
+        ):
+            leaf = active & (child[1] - child[0] == 1)
+            orders[walker[leaf], child[2][leaf]] = child[0][leaf]
+            leaves[walker[leaf], child[0][leaf]] = child[3][leaf]
+            open_span = active & (child[1] - child[0] > 1)
+            stack[walker[open_span], depth[open_span]] = torch.stack(child, dim=-1)[open_span]
+            depth = depth + open_span.long()
+    return (
+        nodes.view(samples, batch, words - 1, 5),
+        leaves.view(samples, batch, words),
+        orders.view(samples, batch, words),
+    )
+
+
+def _split_places(words: int, start: Tensor, width: Tensor, inner: Tensor, count: int) -> Tensor:
+    """Where the splits of spans stand in the packed layout; anywhere for those beyond a span's width."""
+    narrower = width - 2
+    offset = words * narrower * (width - 1) // 2 - narrower * (width - 1) * (2 * width - 3) // 6
+    return (offset + start * (width - 1))[:, None].add(inner - 1).clamp(max=count - 1)
+
+
+def chosen(weights: Tensor, uniform: Tensor | None) -> Tensor:
+    """The heaviest option ``(walkers,)`` of log weights ``(walkers, options)``, or one drawn by a uniform number."""
+    if uniform is None:
+        return weights.argmax(-1)
+    cumulative = weights.softmax(-1).cumsum(-1)
+    drawn = (cumulative <= uniform.to(cumulative) * cumulative[:, -1:]).sum(-1)
+    last = weights.shape[1] - 1 - weights.isfinite().flip(-1).long().argmax(-1)
+    return torch.minimum(drawn, last)
+
+
+def gumbel_options(
+    found: list[tuple[Tensor, Tensor]], temperature: float, generator: torch.Generator | None
+) -> list[tuple[Tensor, Tensor]]:
+    """`options` with Gumbel noise, divided by a temperature."""
+    return [
+        tuple((part + gumbel(part, generator)) / temperature for part in both)  # type: ignore[misc]
+        for both in found
+    ]
+
+
+def gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Independent draws from the standard Gumbel distribution, in the shape of a tensor."""
+    uniform = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+    tiny = torch.finfo(like.dtype).tiny
+    return -(-uniform.clamp(min=tiny).log()).clamp(min=tiny).log()
+
+
+def one_hot(probabilities: Tensor, axis: int) -> Tensor:
+    """One at the largest entry along an axis, zero elsewhere."""
+    return torch.zeros_like(probabilities).scatter(axis, probabilities.argmax(axis, keepdim=True), 1.0)
+
+
+def hardened(found: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """Straight-through: one for the most probable of `normalised` options, with the gradient of the probabilities."""
+    hard = []
+    for pairs, points in found:
+        hot = one_hot(pairs.flatten(3), 3).view_as(pairs) + (pairs - pairs.detach())
+        hard.append((hot, one_hot(points, 2) + (points - points.detach())))
+    return hard

@@ -1,0 +1,139 @@
+"""What reorderers by trees share: how a distribution over derivations becomes a reordering."""
+
+from abc import abstractmethod
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from permalign.encoders.base import require_options
+from permalign.reorderers.base import Distribution, Reorderer, Reordering
+from permalign.reorderers.discrete import matrix_of_order, take_order
+from permalign.reorderers.inversion import inversion_penalty, require_prior
+from permalign.shapes import Float, Int
+from permalign.structures import Derivation
+
+Objective = Literal["soft", "hard", "samples", "exact"]
+Decoding = Literal["greedy", "viterbi", "permutation", "marginal"]
+
+
+class TreeReorderer(Reorderer):
+    """Reorders by a distribution over separable permutations; what that is comes from its `distribution`.
+
+    In training, by ``objective``:
+
+    - ``soft``: the expected permutation matrix;
+    - ``hard``: one exact sample, with the gradient of its relaxation (straight-through Gumbel-softmax);
+    - ``samples``: several such samples, for the bound ``-log (1/K) sum_k p(y | M_k x)``;
+    - ``exact``: none; states keep their order, and a head that can sums over all orders itself.
+
+    In evaluation, whatever the objective, by ``decoding``:
+
+    - ``greedy``: the best option of every span from the root down, as the paper does;
+    - ``viterbi``: the most probable derivation;
+    - ``permutation``: the most probable order, summed over its derivations;
+    - ``marginal``: no order at all, but the expected matrix.
+
+    Args:
+        objective: how to train.
+        decoding: how to choose an order in evaluation.
+        temperature: of ``hard`` and ``samples``; the paper searches 0.1 to 10.
+        samples: how many of them, K.
+        inversion_rate: the share of inverted nodes to expect, between 0 and 1; None for no such prior.
+        inversion_weight: of that prior's cross-entropy in the loss.
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: Objective,
+        decoding: Decoding,
+        temperature: float,
+        samples: int,
+        inversion_rate: float | None,
+        inversion_weight: float,
+    ) -> None:
+        super().__init__()
+        require_choice("decoding", decoding, get_args(Decoding))
+        if not temperature > 0:
+            raise ValueError(
+                f"temperature is {temperature}, but must be above 0. The paper searches 0.1 to 10."
+            )
+        require_options(samples=samples)
+        require_prior(inversion_rate, inversion_weight)
+        self.use_objective(objective)
+        self.decoding = decoding
+        self.temperature, self.samples = temperature, samples
+        self.inversion_rate, self.inversion_weight = inversion_rate, inversion_weight
+
+    def use_objective(self, objective: Objective) -> None:
+        """Train by this objective from now on; all of them learn the same parameters."""
+        require_choice("objective", objective, get_args(Objective))
+        self.objective = objective
+        self.marginalises = objective == "exact"
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch n"],
+        lengths: Int[Tensor, " batch"],
+        states: Float[Tensor, "batch n width"],
+    ) -> Reordering:
+        """Reorder by the objective in training, by the decoding in evaluation; the distribution comes with it."""
+        distribution = self.distribution(source, lengths)
+        return self._train(distribution, states) if self.training else self._decode(distribution, states)
+
+    @abstractmethod
+    def distribution(self, source: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]) -> Distribution:
+        """Over the orders of every sentence."""
+
+    @abstractmethod
+    def copied(self, distribution: Distribution, copies: int) -> Distribution:
+        """The distributions of a batch, all of them ``copies`` times in a row."""
+
+    def _train(self, distribution: Distribution, states: Tensor) -> Reordering:
+        penalties = {}
+        if self.inversion_rate is not None:
+            rate = inversion_penalty(distribution.rule_marginals(), self.inversion_rate)
+            penalties["inversion_prior"] = self.inversion_weight * rate
+        if self.objective == "exact":
+            return Reordering(states, distribution=distribution, penalties=penalties)
+        copies = self.samples if self.objective == "samples" else 1
+        if self.objective == "soft":
+            matrix = distribution.expected_matrix()
+        else:
+            matrix = self.copied(distribution, copies).relaxed_sample(self.temperature, hard=True)
+        reordered = matrix @ states.repeat(copies, 1, 1)
+        return Reordering(reordered, copies, matrix, distribution=distribution, penalties=penalties)
+
+    def _decode(self, distribution: Distribution, states: Tensor) -> Reordering:
+        if self.decoding == "marginal":
+            matrix = distribution.expected_matrix()
+            return Reordering(matrix @ states, matrix=matrix, distribution=distribution)
+        derivations = None
+        if self.decoding == "permutation":
+            order = distribution.most_probable_order(derivations=200).order
+        else:
+            greedy = self.decoding == "greedy"
+            derivations = distribution.greedy_derivation() if greedy else distribution.best_derivation()
+            order = _orders(derivations, states)
+        return Reordering(
+            take_order(states, order),
+            matrix=matrix_of_order(order, states),
+            order=order,
+            distribution=distribution,
+            derivations=derivations,
+        )
+
+
+def _orders(derivations: list[Derivation], states: Tensor) -> Tensor:
+    """The orders of derivations, with padding in its place."""
+    order = torch.arange(states.shape[1], device=states.device).repeat(len(derivations), 1)
+    for row, derivation in enumerate(derivations):
+        order[row, : len(derivation.order)] = torch.tensor(derivation.order, device=order.device)
+    return order
+
+
+def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """One of the choices there are."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(choices)}.")

@@ -1,0 +1,128 @@
+"""Reorder and align in one sum, by trees that carry latent labels."""
+
+import torch
+from torch import Tensor
+
+from permalign import kernels
+from permalign.kernels.labelled_synchronous import labelled_walk
+from permalign.kernels.layout import split_count, valid_splits
+from permalign.kernels.synchronous_walks import Walks
+from permalign.shapes import Float, Int
+from permalign.structures.derivations import RULES, Tree
+from permalign.structures.labelled import LabelledPermutation
+from permalign.structures.synchronous import SynchronousPermutation
+from permalign.structures.validation import shape_of
+
+
+class LabelledSynchronousPermutation(SynchronousPermutation):
+    r"""`SynchronousPermutation` whose trees are those of `permalign.LabelledPermutation`.
+
+    Leaves weigh ``token(i,a) + segment[i,p,q-p]``, nodes ``rule(o,a,b,c) + split(i,j,k,o)``, the root ``root(a)``;
+    labels are summed over. O(n^3 m^3 K^2 + n^2 m^2 K^3). With one label, and zero rules and tokens, it is a
+    `SynchronousPermutation`.
+
+    Args:
+        rule_scores: ``(2, K, K, K)`` indexed [orientation, label, left label, right label].
+        token_scores: ``(batch, n, K)``.
+        segment_log_probs: ``(batch, n, m + 1, L + 1)``, as in `SynchronousPermutation`.
+        split_scores: ``(batch, T, 2)``; None means zeros.
+        source_lengths: ``(batch,)``, the number of tokens; None means all.
+        target_lengths: ``(batch,)``, the number of words, 0 allowed; None means all.
+        root_scores: ``(K,)``; None means zeros.
+
+    >>> rules, tokens = torch.zeros(2, 3, 3, 3), torch.zeros(1, 2, 3)
+    >>> segments = torch.full((1, 2, 2, 2), 0.5).log()  # a word with probability one half
+    >>> LabelledSynchronousPermutation(rules, tokens, segments).log_likelihood().exp()
+    tensor([0.5000])
+    """
+
+    def __init__(
+        self,
+        rule_scores: Float[Tensor, "2 K K K"],
+        token_scores: Float[Tensor, "batch n K"],
+        segment_log_probs: Float[Tensor, "batch n starts sizes"],
+        split_scores: Float[Tensor, "batch splits 2"] | None = None,
+        source_lengths: Int[Tensor, " batch"] | None = None,
+        target_lengths: Int[Tensor, " batch"] | None = None,
+        root_scores: Float[Tensor, " K"] | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self.grammar = LabelledPermutation(
+            rule_scores, token_scores, split_scores, source_lengths, root_scores, validate_args
+        )
+        if tuple(segment_log_probs.shape[:2]) != tuple(token_scores.shape[:2]):
+            raise ValueError(
+                f"segment_log_probs has shape {shape_of(segment_log_probs)}, but token_scores "
+                f"{shape_of(token_scores)}: both begin with (batch, n)."
+            )
+        splits = self.grammar.split_scores
+        super().__init__(
+            splits, segment_log_probs, source_lengths, target_lengths, validate_args=validate_args
+        )
+
+    @property
+    def permutation(self) -> LabelledPermutation:
+        """The distribution over orders before any output is seen."""
+        return self.grammar
+
+    def _parts(self, splits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Rules, root, tokens and splits, in the precision of the splits."""
+        grammar = self.grammar
+        rules, root, tokens = (
+            part.to(splits, copy=part.is_inference() and not splits.is_inference())
+            for part in (grammar.rule_scores, grammar.root_scores, grammar.token_scores)
+        )
+        return rules, root, tokens, splits
+
+    def _inputs(self) -> tuple[Tensor, ...]:
+        grammar = self.grammar
+        return (*super()._inputs(), grammar.rule_scores, grammar.root_scores, grammar.token_scores)
+
+    def _total(self, split_scores: Tensor, segment_log_probs: Tensor) -> Tensor:
+        return kernels.labelled_synchronous_inside(
+            *self._parts(split_scores),
+            self._finite(segment_log_probs),
+            self.source_lengths,
+            self.target_lengths,
+        )
+
+    def _walk(self, uniforms: Tensor | None) -> Walks:
+        """One sentence after the other, for the options of a labelled cell are many."""
+        batch, device = len(self.source_lengths), self.split_scores.device
+        samples = 1 if uniforms is None else uniforms.shape[0]
+        orders = torch.arange(self.tokens, device=device).repeat(samples, batch, 1)
+        sizes, leaves = torch.zeros_like(orders), torch.full_like(orders, -1)
+        nodes = torch.full((samples, batch, self.tokens - 1, 5), -1, device=device)
+        rules, root, tokens, splits = self._parts(self.split_scores)
+        segments, keep = self._finite(self.segment_log_probs), valid_splits(self.tokens, self.source_lengths)
+        pairs = zip(self.source_lengths.tolist(), self.target_lengths.tolist(), strict=True)
+        for row, (length, words) in enumerate(pairs):
+            one = slice(row, row + 1)
+            walks = labelled_walk(
+                rules,
+                root,
+                tokens[one, :length],
+                splits[one, keep[row]].view(1, split_count(length), 2),
+                segments[one, :length, : words + 1],
+                self.source_lengths[one],
+                self.target_lengths[one],
+                None if uniforms is None else uniforms[:, one, :length],
+            )
+            nodes[:, row, : length - 1] = walks.nodes[:, 0]
+            for all_rows, own in ((leaves, walks.leaves), (orders, walks.orders), (sizes, walks.sizes)):
+                all_rows[:, row, :length] = own[:, 0]
+        return Walks(nodes, leaves, orders, sizes)
+
+    def _tree(self, nodes: Tensor, leaves: Tensor) -> Tree:
+        return Tree.from_nodes(nodes.clamp(min=0).tolist(), len(leaves), leaves.clamp(min=0).tolist())
+
+    def _grammar_weight(self, row: int, tree: Tree) -> float:
+        rules, root, tokens, _ = (part.detach() for part in self._parts(self.split_scores))
+        weight = float(root[tree.label or 0])
+        for node in tree.nodes():
+            if node.rule is None:
+                weight += float(tokens[row, node.start, node.label])
+            else:
+                left, right = node.children
+                weight += float(rules[RULES.index(node.rule), node.label, left.label, right.label])
+        return weight

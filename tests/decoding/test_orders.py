@@ -1,0 +1,60 @@
+"""Search over several orders: outputs are ranked by their likelihood over all orders, and found again in theirs."""
+
+from itertools import product
+
+import pytest
+import torch
+from tests.models.small import LETTERS, make
+
+from permalign.structures import Transduction
+
+SOURCES = [("a", "b", "c"), ("d", "a"), ("f",)]
+
+
+def all_outputs(longest):
+    letters = LETTERS.upper()
+    return [output for size in range(longest + 1) for output in product(letters, repeat=size)]
+
+
+@pytest.mark.parametrize("reorderer", ["exact", "labelled exact"])
+def test_a_wide_beam_finds_the_most_probable_output(reorderer):
+    model = make(reorderer, "segments", seed=4, longest_segment=1)
+    with torch.no_grad():  # sure enough of its words that outputs differ
+        model.head.word_scores.of_cells.weight.mul_(6.0)
+    for source in SOURCES:
+        outputs = all_outputs(len(source))
+        scores = torch.tensor(model.score([source] * len(outputs), outputs))
+        (prediction,) = model.predict([source], beam=40)
+        assert prediction.score == pytest.approx(scores.max().item(), abs=1e-4)
+        (narrow,) = model.predict([source])
+        assert narrow.score <= prediction.score + 1e-5
+
+
+@pytest.mark.parametrize("reorderer", ["exact", "labelled exact"])
+def test_explanations_are_derivations_of_the_output(reorderer):
+    model = make(reorderer, "segments", seed=1)
+    for prediction in model.predict(SOURCES, beam=3, n_best=3, explain=True):
+        explanation = prediction.explanation
+        assert isinstance(explanation.derivation, Transduction)
+        assert explanation.derivation.log_prob <= prediction.score + 1e-4
+        assert explanation.order == explanation.derivation.tree.order
+        assert tuple(segment.source[0] for segment in explanation.segments) == explanation.order
+        written = [word for segment in explanation.segments for word in segment.target]
+        assert written == list(range(len(prediction.tokens)))
+        scores = [prediction.score, *(other.score for other in prediction.alternatives)]
+        assert scores == sorted(scores, reverse=True)
+        assert len({prediction.tokens, *(other.tokens for other in prediction.alternatives)}) == 3
+
+
+def test_a_tagging_is_explained_by_the_order_it_was_found_in():
+    model = make("exact", "tagging", seed=2)
+    for prediction in model.predict(SOURCES, beam=6, explain=True):
+        assert prediction.explanation.order == prediction.explanation.derivation.order
+        assert len(prediction.explanation.segments) == len(prediction.tokens)
+
+
+def test_outputs_keep_to_a_constraint():
+    model = make("exact", "segments")
+    allowed = {0: ["B"], 1: ["A", "</s>"], 2: ["</s>"]}
+    for prediction in model.predict(SOURCES, beam=4, constraint=lambda words: allowed[len(words)]):
+        assert prediction.tokens in (("B",), ("B", "A"))
