@@ -76,8 +76,8 @@ def test_text_draws_a_line_for_each_word():
 
 def test_text_shows_labels_and_leaves_of_several_words():
     shown = text(LABELLED)
-    assert "I ⇄ VP" in shown
-    assert "NP: a song" in shown
+    assert "I ⇄ [VP]" in shown
+    assert "a song [NP]" in shown
     assert "she    → ∅" in shown
 
 

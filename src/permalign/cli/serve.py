@@ -38,23 +38,30 @@ def serve(
     longest: Annotated[int, typer.Option(help="Sentences may have so many words.", min=1, max=500)] = 60,
 ) -> None:
     """Serve the explorer until interrupted."""
+    _require_extra()
+    from permalign.explain.server.listening import bind, listen
+
+    listening = bind(host, port)  # before models are loaded: a port that is taken is said at once
     application = _application(runs, longest, tuple(allow_host or ()))
-    from permalign.explain.server.listening import listen
 
     def ready(address: str) -> None:
         typer.echo(f"permalign: the explorer is at {address} (Ctrl-C ends it)", err=True)
 
-    listen(application, host, port, ready)
+    listen(application, listening, ready)
+
+
+def _require_extra() -> None:
+    try:
+        import fastapi  # noqa: F401
+        import pydantic  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise PermalignError(f'permalign serve needs {error.name}: pip install "permalign[serve]".') from None
 
 
 def _application(runs: list[Path], longest: int, hosts: tuple[str, ...]) -> "ASGIApp":
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
+    from permalign.explain.runs import find_runs
+    from permalign.explain.server.application import application
+    from permalign.explain.server.limits import Limits
 
-        from permalign.explain.runs import find_runs
-        from permalign.explain.server.application import application
-        from permalign.explain.server.limits import Limits
-    except ModuleNotFoundError as error:
-        raise PermalignError(f'permalign serve needs {error.name}: pip install "permalign[serve]".') from None
     return application(find_runs(runs), Limits(words=longest), hosts)

@@ -87,11 +87,14 @@ def judge_of(rules: Tensor) -> Judge:
     return judge
 
 
-def tree_log_prob(distribution: OrderDistribution | None, derivation: Derivation) -> float:
-    """Of the tree alone: a derivation that was found together with an output tells the probability of both."""
+def tree_log_prob(distribution: OrderDistribution | None, derivation: Derivation) -> float | None:
+    """Of the tree alone: a derivation found together with an output's segments tells the probability of both.
+
+    None where that is all there is.
+    """
     if isinstance(distribution, SeparablePermutation):
         return log_prob_of_tree(distribution, derivation.tree)
-    return derivation.log_prob
+    return None if hasattr(derivation, "segments") else derivation.log_prob
 
 
 def tree_of_order(distribution: OrderDistribution, order: Sequence[int]) -> Derivation | None:

@@ -80,7 +80,7 @@ def _searched(
     """The best derivation among all, for a head that can search it; its segments come with it."""
     head: Any = sentence.model.head
     search = getattr(head, "derivations_over_orders", None)
-    if search is None or not isinstance(distribution, SeparablePermutation):
+    if search is None:
         return None
     pair = (distribution, sentence.states, sentence.lengths, *_target(output, 1, sentence))
     found = search(*pair)

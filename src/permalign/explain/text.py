@@ -120,11 +120,9 @@ def _tree(account: Account, judged: bool = True) -> list[str]:
 
 
 def name_of(node: Node, words: Sequence[str]) -> str:
-    """A node in words: its rule and label, or what it covers."""
-    if node.rule is None:
-        leaf = " ".join(words[node.start : node.end])
-        return leaf if node.label is None else f"{node.label}: {leaf}"
-    return MARKS[node.rule] if node.label is None else f"{MARKS[node.rule]} {node.label}"
+    """A node in words: its rule, or what it covers; a label stands in brackets."""
+    name = " ".join(words[node.start : node.end]) if node.rule is None else MARKS[node.rule]
+    return name if node.label is None else f"{name} [{node.label}]"
 
 
 def _crossing(account: Account, order: Sequence[int]) -> list[str]:

@@ -22,21 +22,17 @@ class _Server(uvicorn.Server):
         self._ready()
 
 
-def listen(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> None:
+def listen(app: ASGIApp, listening: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve an application until Ctrl-C (or SIGTERM), which ends it quietly.
 
     Args:
         app: the application.
-        host: the address to listen at.
-        port: 0 takes a free one.
+        listening: what `bind` gave; closed at the end.
         ready: called with the address of the page once it can be opened.
-
-    Raises:
-        PermalignError: the port is taken, or the address is not one of this machine.
     """
-    listening = bind(host, port)
+    host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{listening.getsockname()[1]}/"
+    address = f"http://{shown}:{port}/"
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -55,7 +51,7 @@ def listen(app: ASGIApp, host: str, port: int, ready: Callable[[str], None]) -> 
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at an address; a `PermalignError` says why there can be none."""
+    """A socket at an address (port 0: any that is free); a `PermalignError` says why there can be none."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
