@@ -43,8 +43,8 @@ html_math_renderer = "drawn"
 html_theme_options = {
     "description": "Sequence transduction with exact latent reorderings",
     "fixed_sidebar": True,
-    "page_width": "1240px",
-    "sidebar_width": "250px",
+    "page_width": "1120px",
+    "sidebar_width": "240px",
     "font_family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
     "head_font_family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
     "code_font_family": "ui-monospace, 'SF Mono', Menlo, Consolas, monospace",

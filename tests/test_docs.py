@@ -187,3 +187,17 @@ def test_a_page_that_shows_what_is_not_printed_fails():
     with pytest.raises(AssertionError, match="the page shows"):
         check("41\n", "42\n", "print(42)")
     check("step ... done\n", "step 12 done\n", "a wildcard")
+
+
+def test_the_tables_show_every_option_with_its_default(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from extensions.tables import option_rows
+
+    from permalign.training.options import RunOptions
+
+    rows = {option: rest for option, *rest in option_rows(RunOptions)}
+    assert rows["training.keep"] == ["integer, >= 1", "1", "how many of the best models to keep"]
+    assert rows["model.head.context"][0] == "``full`` or integer, >= 1"
+    assert rows["model.reorderer.shared_embeddings"][1] == "false"
+    assert rows["task"][1] == "required"
+    assert {"text.source.kind", "model.head.encoder.width", "training.stages.*.objective"} <= set(rows)
