@@ -14,7 +14,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@
 
-demo: $(READY)  ## the distribution at work on one sentence
+demo: $(READY)  ## train a model on arithmetic, test it, and draw how it reads an expression
 	@$(BIN)/python -m permalign.demo
 
 lint: $(READY)  ## style, formatting and types

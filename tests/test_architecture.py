@@ -21,8 +21,8 @@ ROWS = [
     {"model"},
     {"evaluation"},
     {"training"},
-    {"demo", "runs"},
-    {"explain"},
+    {"demo", "explain", "runs"},
+    {"reproduction"},
     {"cli"},
 ]
 HEIGHT = {name: height for height, row in enumerate(ROWS) for name in row}

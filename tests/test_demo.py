@@ -8,7 +8,7 @@ from permalign import demo
 from permalign.tasks.arithmetic import Arithmetic
 from permalign.training.display import Display
 
-QUICK = ("training.steps=120", "training.evaluate_every=120", "model.reorderer.objective=exact")
+QUICK = ("training.steps=150", "training.evaluate_every=150", "training.dev_examples=20")
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from permalign.training.display import Display
 from permalign.training.experiments import load_experiment
 from permalign.training.running import train
 
-EXPERIMENT = "arithmetic/soft"
-SETTINGS = ("training.steps=600", "training.evaluate_every=200", "training.dev_examples=200")
+EXPERIMENT = "arithmetic/soft-counting"
+SETTINGS = ("training.evaluate_every=100", "training.dev_examples=100")
 TESTS = (("iid/test", "like those it learned from"), ("len/test", "deeper than any it has seen"))
 
 

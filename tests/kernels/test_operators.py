@@ -109,23 +109,6 @@ def test_opcheck(name):
     torch.library.opcheck(OPERATORS[name], examples()[name])
 
 
-def test_compilers_see_through_labelled_trees():
-    def both(*grammar):
-        emissions = grammar[2] @ grammar[2].transpose(1, 2)
-        total = kernels.labelled_tagging_inside(*grammar, emissions, LENGTHS)
-        return total - kernels.labelled_log_partition(*grammar, LENGTHS)
-
-    grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, WORDS, 3), draw(BATCH, SPLITS, 2))
-    plain = both(*grammar)
-    compiled = torch.compile(both, fullgraph=True, backend="aot_eager")(*grammar)
-    torch.testing.assert_close(compiled, plain)
-    for ours, theirs in zip(
-        torch.autograd.grad(compiled.sum(), grammar), torch.autograd.grad(plain.sum(), grammar), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs)
-    torch._dynamo.reset()
-
-
 PROGRAM = """
 import torch
 from permalign import kernels
@@ -190,6 +173,22 @@ print("equal")
 """
 
 
+LABELLED = """
+def both(*grammar):
+    emissions = grammar[2] @ grammar[2].transpose(1, 2)
+    total = kernels.labelled_tagging_inside(*grammar, emissions, lengths)
+    return total - kernels.labelled_log_partition(*grammar, lengths)
+shapes = ((2, 3, 3, 3), (3,), (2, 5, 3), (2, 20, 2))
+grammar = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+plain = both(*grammar)
+compiled = torch.compile(both, fullgraph=True, backend="aot_eager")(*grammar)
+torch.testing.assert_close(compiled, plain)
+gradients = [torch.autograd.grad(value.sum(), grammar) for value in (compiled, plain)]
+torch.testing.assert_close(*gradients)
+print("equal")
+"""
+
+
 MODULE = "self.scorer(states, lengths)"
 KERNEL = """kernels.split_scores(
             *(states[:, 1:] @ self.scorer.first.weight[:, at : at + 4].T for at in (0, 4, 2)),
@@ -199,8 +198,22 @@ KERNEL = """kernels.split_scores(
 
 @pytest.mark.parametrize(
     ("scores", "what"),
-    [(KERNEL, COMPILE), (KERNEL, EXPORT), (MODULE, COMPILE), (MODULE, EXPORT), (MODULE, DISTRIBUTION)],
-    ids=["compile kernels", "export kernels", "compile scorer", "export scorer", "compile distribution"],
+    [
+        (KERNEL, COMPILE),
+        (KERNEL, EXPORT),
+        (MODULE, COMPILE),
+        (MODULE, EXPORT),
+        (MODULE, DISTRIBUTION),
+        (MODULE, LABELLED),
+    ],
+    ids=[
+        "compile kernels",
+        "export kernels",
+        "compile scorer",
+        "export scorer",
+        "compile distribution",
+        "compile labelled trees",
+    ],
 )
 def test_compilers_see_through(scores, what):
     """In a process of its own, without the checks of shapes that tests wrap around every function."""

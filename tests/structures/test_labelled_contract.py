@@ -208,6 +208,13 @@ class TestLabelledPermutation(Contract):
         torch.testing.assert_close(distribution.log_prob(orders).exp().sum(0), torch.ones(2).double())
         assert (distribution.log_prob(torch.tensor([1, 3, 0, 2, 4]).expand(2, 5)) == -torch.inf).all()
 
+    def test_some_sentences_of_a_batch(self):
+        distribution = self.build(self.parameters(self.sizes, seeded(42)))
+        chosen = torch.tensor([3, 1, 1])
+        some = distribution.select(chosen)
+        torch.testing.assert_close(some.log_partition(), distribution.log_partition()[chosen])
+        assert torch.equal(some.lengths, distribution.lengths[chosen])
+
     def test_nodes_and_leaves_are_counted(self):
         distribution = self.build(self.parameters([6, 4, 1], seeded(28)))
         lengths = torch.tensor([6.0, 4.0, 1.0]).double()

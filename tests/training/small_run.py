@@ -64,5 +64,5 @@ def remains(run):
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     state = json.loads(next((run / "state").glob("*/state.json")).read_text())
     timeless = [{key: value for key, value in record.items() if key != "seconds"} for record in records]
-    del state["progress"]["seconds"]
+    del state["progress"]["seconds"], state["progress"]["processor_seconds"]
     return binary, timeless, state

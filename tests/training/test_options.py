@@ -13,7 +13,7 @@ ARITHMETIC = {"task": {"name": "arithmetic"}, "training": {"steps": 10}}
 def test_every_experiment_is_valid_and_says_what_it_is(name):
     options = load_experiment(name)
     assert options.description.endswith(".")
-    assert len(options.description) < 100
+    assert len(options.description) < 120
     options.require_split(options.make_task())
 
 
@@ -39,6 +39,8 @@ def test_experiments_hold_only_what_differs_from_the_defaults(task):
         ("training.steps=-1", "training.steps is -1: input should be greater"),
         ("training.steps", "'training.steps' is no setting; expected option=value"),
         ("training.warmup=5000", "training.warmup is 5000, but training.steps only"),
+        ("training.restarts=3", "training.restarts and training.restart_steps go together"),
+        ("training={restarts: 2, restart_steps: 5, warmup: 9}", "Raise it"),
         ("training.schedule=inverse_sqrt", "Set training.warmup"),
         ("training.stages=[{steps: 3000, objective: hard}]", "training.stages take 3000 steps"),
         ("training={stages: [{steps: 3, objective: exact}]}", None),

@@ -10,7 +10,9 @@ import yaml
 from tests.training.small_run import SILENT, options, remains, write_data
 
 from permalign.errors import DataError
+from permalign.training.display import Display
 from permalign.training.running import resume, train
+from permalign.training.state import latest_state, read_progress
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"}
@@ -98,3 +100,31 @@ def test_other_data_is_no_way_to_go_on(tmp_path):
     write_data(tmp_path, count=59)
     with pytest.raises(DataError, match="other training data"):
         resume(tmp_path / "run", display=SILENT)
+
+
+def test_the_best_of_several_seeds_is_trained(tmp_path):
+    values = options(write_data(tmp_path), restarts=3, restart_steps=6, evaluate_every=3)
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(values, run, display=Interrupting(after=7))  # in the second attempt
+    assert {path.name for path in (run / "attempts").iterdir()} == {"seed-0", "seed-1"}
+    assert resume(run, display=SILENT).step == 12
+    scores = [
+        read_progress(latest_state(run / "attempts" / f"seed-{seed}" / "state")).best for seed in range(3)
+    ]
+    best = scores.index(max(scores))
+    alone = tmp_path / "alone"
+    train({**options(tmp_path / "data.jsonl", evaluate_every=3), "seed": best}, alone, display=SILENT)
+    assert (run / "model" / "model.safetensors").read_bytes() == (
+        alone / "model" / "model.safetensors"
+    ).read_bytes()
+
+
+class Interrupting(Display):
+    def __init__(self, after):
+        self.left = after
+
+    def advance(self, step, loss):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt

@@ -33,7 +33,7 @@ def tune(
         typer.Option(
             "--range",
             metavar="OPTION=VALUES",
-            help="Where to search: a,b,c or low:high or low:high:log [default: what the paper tunes].",
+            help="Where to search: a,b,c or low:high or low:high:log [default: rates, widths and dropout].",
         ),
     ] = None,
     trials: Annotated[int, typer.Option(help="How many the search shall have in all.", min=1)] = 50,

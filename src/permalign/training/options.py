@@ -60,6 +60,12 @@ class TrainingOptions(Options):
     epochs: Width | None = Field(
         None, description="stop after so many passes; with steps, what comes first counts"
     )
+    processor_minutes: float | None = Field(
+        None,
+        gt=0.0,
+        description="stop at the first evaluation after so much processor time, of all threads of the main process; "
+        "other programs on the machine do not shorten it",
+    )
     batch_size: Width = Field(16, description="the most examples of a batch")
     token_budget: Width = Field(
         8192, description="the most tokens of a batch, padding and both sides included"
@@ -84,6 +90,10 @@ class TrainingOptions(Options):
     stages: tuple[StageOptions, ...] = Field(
         (), description="first steps with other objectives, one after another"
     )
+    restarts: Width = Field(
+        1, description="try so many seeds for restart_steps each, and train with the one that is best on dev"
+    )
+    restart_steps: Width | None = Field(None, description="of each of several restarts")
     evaluate_every: Width = Field(
         200, description="steps between evaluations on dev; a checkpoint goes with each"
     )
@@ -150,6 +160,7 @@ class RunOptions(Options):
                 "first. Leave it out, or choose a reorderer."
             )
         self._require_stages()
+        self._require_restarts()
         for side, options in (("source", self.text.source), ("target", self.text.target)):
             if options.kind == "subwords" and options.minimum_count > 1:
                 raise ConfigError(
@@ -181,6 +192,37 @@ class RunOptions(Options):
                 self.model.model_copy(update={"reorderer": changed}).require_fit()
             except ConfigError as error:
                 raise ConfigError(f"training.stages.{place}: {error}") from None
+
+    def _require_restarts(self) -> None:
+        training = self.training
+        if (training.restarts > 1) != (training.restart_steps is not None):
+            raise ConfigError(
+                "training.restarts and training.restart_steps go together; set both, or neither."
+            )
+        together = sum(stage.steps for stage in training.stages)
+        if training.restart_steps is not None and training.restart_steps < max(together, training.warmup + 1):
+            raise ConfigError(
+                f"training.restart_steps is {training.restart_steps}, but the warm-up takes {training.warmup} steps "
+                f"and the stages {together}: a restart that ends before tells little. Raise it."
+            )
+
+    def attempts(self) -> list[Self]:
+        """The short runs that restarts are: seeds of their own for every seed, and no restarts."""
+        training = self.training
+        short = {"steps": training.restart_steps, "epochs": None, "restarts": 1, "restart_steps": None}
+        return [
+            self.model_copy(
+                update={
+                    "seed": self.seed * training.restarts + number,
+                    "training": training.model_copy(update=short),
+                }
+            )
+            for number in range(training.restarts)
+        ]
+
+    def with_seed(self, seed: int) -> Self:
+        """The same with another seed, chosen among the restarts."""
+        return self.model_copy(update={"seed": seed})
 
     def objective_at(self, step: int) -> str:
         """The objective of the separable reorderer in a step, counted from 1."""

@@ -32,6 +32,7 @@ PARTS = (
     "checkpoints",
     "state",
     "predictions",
+    "attempts",
 )
 DEV_PREDICTIONS = "dev.jsonl"
 PACKAGES = (
@@ -62,6 +63,7 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.state = self.path / "state"
         self.predictions = self.path / "predictions"
+        self.attempts = self.path / "attempts"
 
     def require_free(self, overwrite: bool = False) -> None:
         """What is there is never overwritten without being asked, and nothing but a run ever is."""
@@ -154,8 +156,13 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    """The commit, marked if the package itself (not what lies around it) differs from it."""
+    git = ["git", "-C", str(Path(__file__).parents[1])]
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        commit, changes = (
+            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "."])
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
+    return f"{commit}-dirty" if changes else commit

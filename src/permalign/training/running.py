@@ -5,6 +5,7 @@ from permalign.training import train
 train({"task": {"name": "arithmetic"}, "training": {"steps": 1000}}, "runs/first")
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,25 @@ def _sit(
     accelerator: Accelerator,
     display: Display | None,
 ) -> Progress:
+    if options.training.restarts > 1:
+        options = options.with_seed(_best_seed(options, run, display))
+        prepared = prepare(options)
     session = Session(options, prepared, run, accelerator)
     with session.track(display or default_display()):
         loop.run(session)
     return session.progress
+
+
+def _best_seed(options: RunOptions, run: RunDirectory, display: Display | None) -> int:
+    """Try every seed for some steps, each a run of its own, and choose the best on dev; of equals, the first.
+
+    The run then begins anew with that seed. So nothing but finished attempts has to be remembered, and a run that is
+    killed meanwhile goes on with the attempt it was at.
+    """
+    scores: dict[int, float] = {}
+    for attempt in options.attempts():
+        folder = run.attempts / f"seed-{attempt.seed}"
+        begun = (folder / "config.yaml").exists()
+        progress = resume(folder, display=display) if begun else train(attempt, folder, display=display)
+        scores[attempt.seed] = -math.inf if progress.best is None else progress.best
+    return max(scores, key=lambda seed: (scores[seed], -seed))

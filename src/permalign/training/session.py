@@ -40,7 +40,7 @@ class Session:
         self.progress = self._weights.load(run.state)
         self.model, self.optimiser = accelerator.prepare(self.core, optimiser)
         self.total = prepared.total_steps(options, accelerator.num_processes)
-        self._clock = time.monotonic()
+        self._clock, self._processor_clock = time.monotonic(), time.process_time()
         if accelerator.is_main_process and self.progress.step:
             forget_older(run.state)
             run.settle(self.progress, self.core)
@@ -84,11 +84,11 @@ class Session:
         """Answer the dev examples on the main process, and let all know how good the answers are."""
         progress, training = self.progress, self.options.training
         self._use_objective(self.options.model.reorderer.objective)  # the one that saved models have
-        found: list[Any] = [None]
+        found: list[Any] = [None, None]
         if self.accelerator.is_main_process:
             report = evaluate(self.core, self.prepared.task, self.prepared.dev, beam=training.beam)
-            found = [report.metrics]
-        (metrics,) = broadcast_object_list(found)
+            found = [report.metrics, self._processor_seconds()]
+        metrics, busy = broadcast_object_list(found)
         score = metrics[self.prepared.metric]
         self._tracker.record(progress.step, "dev", {self.prepared.metric: score, **metrics})
         progress.judge(score, training.keep)
@@ -98,13 +98,15 @@ class Session:
             progress.finished = f"all {self.total} steps are done"
         elif training.patience is not None and progress.waited >= training.patience:
             progress.finished = f"{self.prepared.metric} has not risen for {progress.waited} evaluations"
+        elif training.processor_minutes is not None and busy >= 60 * training.processor_minutes:
+            progress.finished = f"{training.processor_minutes:g} minutes of processor time are over"
         if self.accelerator.is_main_process and any(step == progress.step for step, _ in progress.kept):
             self.folder.save_checkpoint(progress.step, self.core, report)
 
     def save(self) -> None:
         """Write the state, and then what follows from it."""
-        self.progress.seconds = self._seconds()
-        self._clock = time.monotonic()
+        self.progress.seconds, self.progress.processor_seconds = self._seconds(), self._processor_seconds()
+        self._clock, self._processor_clock = time.monotonic(), time.process_time()
         self._tracker.sync()
         if self.accelerator.is_main_process:
             self._weights.save(self.folder.state, self.progress)
@@ -113,6 +115,9 @@ class Session:
 
     def _seconds(self) -> float:
         return self.progress.seconds + time.monotonic() - self._clock
+
+    def _processor_seconds(self) -> float:
+        return self.progress.processor_seconds + time.process_time() - self._processor_clock
 
     def _use_objective(self, objective: Any) -> None:
         if isinstance(self.core.reorderer, TreeReorderer):

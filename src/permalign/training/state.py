@@ -32,6 +32,7 @@ class Progress:
     Attributes:
         step: how many updates were made.
         seconds: how long they took, over all sittings.
+        processor_seconds: how long processors of the main process were busy with them.
         loss: sum of the losses since the last record of them.
         recorded: the step of that record.
         best: the highest dev metric so far.
@@ -43,6 +44,7 @@ class Progress:
 
     step: int = 0
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     loss: float = 0.0
     recorded: int = 0
     best: float | None = None

@@ -1,0 +1,139 @@
+"""Pictures of results: accuracy by depth, accuracy by system, cost by sentence length."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from permalign.errors import PermalignError
+from permalign.evaluation.plots import TITLES
+from permalign.reproduction.cells import Table
+from permalign.reproduction.records import Records
+from permalign.reproduction.summary import CellResult, summarise
+from permalign.training.whole_files import whole_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEPTHS = {7: "arithmetic-len", 8: "arithmetic-depth-8", 9: "arithmetic-depth-9", 10: "arithmetic-depth-10"}
+SIZE = re.compile(r"n=(\d+), B=(\d+)")
+
+
+def write_plots(
+    table: Table, records: Records, folder: str | Path, settings: Iterable[str] = ()
+) -> tuple[Path, ...]:
+    """Write the pictures that belong to a table and have something to show; returns their paths."""
+    results = summarise(table, records, settings)
+    keys = {column.key for column in table.columns}
+    written = []
+    if set(DEPTHS.values()) <= keys and (path := plot_depths(Path(folder) / "depth.png", table, results)):
+        written.append(path)
+    temp = [column for column in table.columns if column.key.endswith("-temp")]
+    if temp and (path := plot_systems(Path(folder) / "temp.png", table, results, [one.key for one in temp])):
+        written.append(path)
+    return tuple(written)
+
+
+def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> Path | None:
+    """Accuracy of every system over the depth of expressions, bars for the deviation over seeds."""
+    metric = table.metrics[0]
+    lines = {}
+    for row in table.rows:
+        points = [
+            (depth, spread.mean, spread.deviation or 0.0)
+            for depth, column in DEPTHS.items()
+            if (spread := results[f"{row.key}/{column}"].spread(metric))
+        ]
+        if points:
+            lines[row.title] = points
+    if not lines:
+        return None
+    with _axes(path, (7.2, 4.8)) as axes:
+        for title, points in lines.items():
+            depths, means, deviations = zip(*points, strict=True)
+            axes.errorbar(depths, means, deviations, marker="o", capsize=2, label=title)
+        axes.set_xticks(list(DEPTHS))
+        axes.set_xlabel("derivation depth; training has up to 6")
+        axes.set_ylabel(TITLES[metric])
+        axes.set_ylim(-2, 102)
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+    return path
+
+
+def plot_systems(
+    path: Path, table: Table, results: Mapping[str, CellResult], columns: Sequence[str]
+) -> Path | None:
+    """Accuracy of every system in some columns, side by side; a line for the paper's number."""
+    metric = table.metrics[0]
+    shown = [
+        row for row in table.rows if any(results[f"{row.key}/{column}"].spread(metric) for column in columns)
+    ]
+    if not shown:
+        return None
+    titles = {column.key: column.title for column in table.columns}
+    width = 0.8 / len(columns)
+    with _axes(path, (max(6.4, 0.9 * len(shown) + 2), 4.8)) as axes:
+        for number, column in enumerate(columns):
+            colour = f"C{number}"
+            for place, row in enumerate(shown):
+                result, x = results[f"{row.key}/{column}"], place + (number - (len(columns) - 1) / 2) * width
+                if spread := result.spread(metric):
+                    deviation = spread.deviation or 0.0
+                    axes.bar(x, spread.mean, width, yerr=deviation, color=colour, capsize=2)
+                if result.cell.paper is not None:
+                    axes.hlines(result.cell.paper, x - width / 2, x + width / 2, color="black")
+            axes.bar(0, 0, color=colour, label=titles[column])
+        axes.plot([], [], color="black", label="the paper's number")
+        axes.set_xticks(range(len(shown)), [row.title for row in shown], rotation=30, ha="right")
+        axes.set_ylabel(TITLES[metric])
+        axes.legend()
+    return path
+
+
+def plot_cost(path: Path, benchmarks: Path) -> Path:
+    """Seconds that a training step spends on one sentence, over its length, from a file of `make bench`."""
+    series = cost_by_length(json.loads(benchmarks.read_text(encoding="utf-8"))["measurements"])
+    with _axes(path, (6.4, 4.8)) as axes:
+        for name, points in series.items():
+            axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel("source length (tokens)")
+        axes.set_ylabel("seconds for one sentence")
+        axes.legend()
+    return path
+
+
+def cost_by_length(measurements: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
+    """Lengths with seconds for one sentence, of the paper's method and of ours."""
+    series: dict[str, dict[int, float]] = {"the paper's method": {}, "permalign": {}}
+    for one in measurements:
+        details, size = one["details"], SIZE.search(one["what"])
+        if one["name"] in ("paper-25", "paper-41") and size is not None:
+            words, batch = int(size[1]), int(size[2])
+            series["the paper's method"][words] = details["paper seconds"] / batch
+            series["permalign"][words] = details["permalign seconds"] / batch
+        elif one["name"] == "doubling":
+            batch = int(one["what"].partition("B=")[2].partition(":")[0])
+            for words in (40, 80):
+                series["permalign"][words] = details[f"seconds at {words}"] / batch
+    return {name: sorted(points.items()) for name, points in series.items()}
+
+
+@contextmanager
+def _axes(path: Path, size: tuple[float, float]) -> "Iterator[Any]":
+    """Axes to draw on, written to a file afterwards."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise PermalignError('Plots need matplotlib: pip install "permalign[training]".') from None
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.grid(alpha=0.3)
+    yield axes
+    with whole_file(path) as file:
+        figure.savefig(file, dpi=150, format=path.suffix.removeprefix("."))

@@ -1,0 +1,52 @@
+"""A table of small cells, and records as runs leave them."""
+
+import json
+
+from tests.training.small_run import write_data
+
+from permalign.reproduction.cells import Cell, Column, Row, Table, Trial
+from permalign.reproduction.records import RunKey, RunRecord, packed
+
+SMALL = (
+    "train=iid/train",
+    "dev=iid/dev",
+    "model.reorderer={embedding: 8, width: 8, hidden: 8}",
+    "model.head={embedding: 8}",
+    "training={steps: 5, batch_size: 8, evaluate_every: 5, dev_examples: 4, stages: []}",
+)
+
+
+def small_table(folder, **more):
+    """One row that works and one that does not: its longest sentence has no room in a batch."""
+    data = write_data(folder)
+    settings = (f"task={json.dumps({'name': 'own', 'path': str(data)})}", *SMALL)
+    cells = (
+        Cell("good", "plain", "arithmetic/soft", settings, Trial("iid/dev"), paper=50.0),
+        Cell("good", "greedy", "arithmetic/soft", settings, Trial("iid/dev", decoding="greedy")),
+        Cell("bad", "plain", "arithmetic/soft", (*settings, "training.token_budget=2"), Trial("iid/dev")),
+    )
+    rows = Row("good", "A system that works", baseline=True), Row("bad", "One that does not", ours=True)
+    columns = Column("plain", "Plain"), Column("greedy", "Greedy")
+    return Table("table0", "Table 0", ("exact_match",), rows, columns, cells, seeds=(0, 1), **more)
+
+
+def record_of(cell, seed, right, settings=()):
+    """What a run would leave whose answers were so."""
+    record = RunRecord.begin(RunKey.of(cell, seed, settings))
+    record.environment = {"commit": "0123456789abcdef", "system": "Linux", "cores": 2}
+    record.training = {
+        "ended": "all 5 steps are done",
+        "steps": 5,
+        "seconds": 90.0,
+        "processor_seconds": 80.0,
+    }
+    record.dev = {"split": "iid/dev", "metric": "exact_match", "best": 40.0, "step": 5, "attempts": []}
+    record.dev["scores"] = [[5, 40.0]]
+    record.tests[cell.trial.key] = {
+        "split": cell.trial.split,
+        "examples": len(right),
+        "metrics": {"exact_match": 100.0 * sum(right) / len(right)},
+        "seconds": 30.0,
+        "exact_match": packed(right),
+    }
+    return record

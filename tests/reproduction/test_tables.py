@@ -1,0 +1,130 @@
+import json
+
+import pytest
+from tests.reproduction.grids import record_of, small_table
+
+from permalign.reproduction.plots import cost_by_length, plot_cost, plot_systems, write_plots
+from permalign.reproduction.records import Records, RunKey
+from permalign.reproduction.report import as_markdown, write_report
+from permalign.reproduction.summary import p_values, summarise
+from permalign.reproduction.tables import TABLES, get_table
+from permalign.reproduction.trail import write_trail
+from permalign.reproduction.work import Job
+from permalign.tasks.registry import TaskChoiceError
+from permalign.training.experiments import experiment_names
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_cell_has_options_that_fit(name):
+    table = get_table(name)
+    assert len(table.by_name) == len(table.cells)
+    for cell in table.cells:
+        if cell.experiment in experiment_names():
+            job = Job(RunKey.of(cell, 1), (cell.trial,), "runs", "records")
+            assert Job.from_json(job.as_json()).key == job.key
+
+
+def test_the_papers_numbers_stand_in_their_cells():
+    numbers = {
+        "table2": {
+            "soft/arithmetic-len": 86.9,
+            "shared/arithmetic-len": 40.9,
+            "tagging/scan-len": 57.7,
+            "soft/arithmetic-depth-8": None,
+            "soft-viterbi/arithmetic-len": None,
+        },
+        "table3": {"hard/zh-temp": 45.7, "seq2seq/de-len": 15.2, "ssnt/en-temp": 38.7},
+        "table4": {"hard/en-ja-len": 28.7, "hard/tatoeba-iid": None},
+    }
+    found = {
+        name: {cell: get_table(name).by_name[cell].paper for cell in cells} for name, cells in numbers.items()
+    }
+    assert found == numbers
+
+
+def test_columns_that_share_data_share_runs_and_table_5_takes_those_of_table_3():
+    two, three, five = (get_table(name).by_name for name in ("table2", "table3", "table5"))
+    names = {
+        RunKey.of(two[name], 0).name
+        for name in ("soft/arithmetic-iid", "soft-viterbi/arithmetic-len", "soft/arithmetic-depth-10")
+    }
+    assert len(names) == 1
+    assert RunKey.of(two["soft/scan-iid"], 0).name != RunKey.of(two["soft/scan-len"], 0).name
+    assert RunKey.of(three["hard/zh-temp"], 0).name == RunKey.of(five["hard/geoquery-zh"], 0).name
+
+
+def test_cells_are_chosen_by_pattern():
+    table = get_table("table3")
+    assert [cell.name for cell in table.select(["hard/zh-*"])] == [
+        "hard/zh-iid",
+        "hard/zh-temp",
+        "hard/zh-len",
+    ]
+    assert len(table.select(["ssnt", "hard/en-iid"])) == 10
+    assert len(table.select([])) == len(table.cells)
+    with pytest.raises(TaskChoiceError, match="hard/zh-temp"):
+        table.select(["hard/zh-tmp"])
+
+
+def test_a_table_shows_means_and_what_was_not_run(tmp_path):
+    table, records = small_table(tmp_path), Records(tmp_path / "runs")
+    good = table.by_name["good/plain"]
+    records.write(record_of(good, 0, [True, False, False, False]))
+    records.write(record_of(good, 1, [True, True, True, False]))
+    text = as_markdown(table, summarise(table, records), ())
+    assert "| A system that works | 50.0 ± 35.4, *50.0* | not run |" in text
+    assert "| One that does not † | not run |  |" in text
+    assert "4.0" in text  # minutes of two runs and their trials
+    assert "permalign reproduce table0 --cell good/plain --seeds 0,1" in text
+    assert "0123456789" in text
+
+
+def test_another_config_is_another_run(tmp_path):
+    table, records = small_table(tmp_path), Records(tmp_path / "runs")
+    records.write(record_of(table.by_name["good/plain"], 0, [True], settings=["training.steps=7"]))
+    assert not summarise(table, records)["good/plain"].records
+    assert summarise(table, records, ["training.steps=7"])["good/plain"].records
+
+
+def test_the_trail_has_every_run_whatever_came_of_it(tmp_path):
+    table, records = small_table(tmp_path), Records(tmp_path / "runs")
+    records.write(record_of(table.by_name["good/plain"], 0, [True, False], settings=["training.steps=7"]))
+    failed = record_of(table.by_name["bad/plain"], 1, [True])
+    failed.dev, failed.tests, failed.failure = {}, {}, "there was no room"
+    records.write(failed)
+    lines = write_trail(records, tmp_path).read_text().splitlines()[-2:]
+    bad, given_up = sorted(lines, key=lambda line: "no room" not in line)
+    assert "--set training.steps=7" in given_up
+    assert "40.0 exact_match, step 5 | iid/dev plain 50.0" in given_up
+    assert "failed: there was no room" in bad
+
+
+def test_systems_are_tested_against_the_best_baseline(tmp_path):
+    table, records = small_table(tmp_path), Records(tmp_path / "runs")
+    records.write(record_of(table.by_name["good/plain"], 0, [False] * 5 + [True]))
+    records.write(record_of(table.by_name["bad/plain"], 0, [True] * 6))
+    best, chances = p_values(table, summarise(table, records), table.columns[0])
+    assert best == "good"
+    assert chances == {"bad": 2 / 2**5}
+    paths = write_report(table, records, tmp_path)
+    assert "Against the best baseline" in paths[0].read_text()
+    assert json.loads(paths[1].read_text())["cells"][2]["p_value"] == 2 / 2**5
+
+
+def test_plots_are_written_where_there_is_something_to_show(tmp_path):
+    records = Records(tmp_path / "runs")
+    table2, table3 = get_table("table2"), get_table("table3")
+    assert write_plots(table2, records, tmp_path) == ()
+    records.write(record_of(table2.by_name["soft/arithmetic-depth-9"], 0, [True, False]))
+    records.write(record_of(table3.by_name["hard/zh-temp"], 0, [True, False]))
+    assert [path.name for path in write_plots(table2, records, tmp_path)] == ["depth.png"]
+    assert [path.name for path in write_plots(table3, records, tmp_path)] == ["temp.png"]
+    assert plot_systems(tmp_path / "none.png", table3, summarise(table3, records), ["en-iid"]) is None
+
+
+def test_cost_by_length_is_read_from_the_benchmarks(tmp_path, request):
+    results = request.config.rootpath / "benchmarks" / "results" / "core.json"
+    series = cost_by_length(json.loads(results.read_text())["measurements"])
+    assert [words for words, _ in series["the paper's method"]] == [25, 41]
+    assert [words for words, _ in series["permalign"]] == [25, 40, 41, 80]
+    assert plot_cost(tmp_path / "cost.png", results).stat().st_size > 1000
