@@ -21,7 +21,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from permalign.cli.app import app
+from permalign.training.experiments import experiment_names
+
+COMMANDS = get_command(app)
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
@@ -33,6 +38,8 @@ SHOWN_ONLY = {"text", "bibtex"}
 DIRECTIVES = {"{math}", "{toctree}", "{automodule}", "{autoclass}", "{autofunction}", "{options-table}"}
 DIRECTIVES |= {"{experiments-table}", "{command-help}", "{eval-rst}"}
 MOST_NOT_RUN = 8
+SHORT = " --set training.steps=10 --set training.stages=[] --set training.dev_examples=20"
+"""For the README, which trains models in full."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +154,9 @@ def test_every_command_of_the_readme_runs(terminal):
         if block.language == "console" and not block.not_run
         for command, _ in commands_of(block)
     ]
+    assert fenced
     for command in [*indented, *fenced]:
-        terminal(command)
+        terminal(command + SHORT if re.match("permalign train [^-]", command) else command)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -171,6 +179,21 @@ def test_few_blocks_are_not_run_and_each_says_why():
     reasons = [block.not_run for page in PAGES for block in blocks_of(page) if block.not_run]
     assert all(len(reason.split()) > 2 for reason in reasons)
     assert len(reasons) <= MOST_NOT_RUN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_named_in_the_text_exist(page):
+    named = re.findall(r"`permalign ([a-z]+)(?: ([a-z]+/[a-z-]+))?", page.read_text("utf-8"))
+    assert {verb for verb, _ in named} <= set(COMMANDS.commands)
+    assert {experiment for _, experiment in named if experiment} <= set(experiment_names())
+
+
+def test_the_reference_has_every_command():
+    reference = (ROOT / "docs" / "reference" / "command-line.md").read_text("utf-8")
+    described = {
+        match.partition(" ")[0] for match in re.findall(r"^## permalign (.+)$", reference, re.MULTILINE)
+    }
+    assert described == set(COMMANDS.commands)
 
 
 def test_every_page_is_in_a_table_of_contents():
