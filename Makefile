@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test test-all lint format bench clean
+.PHONY: help demo test test-all lint format bench docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,5 +37,9 @@ test-all: $(READY)  ## the slow tests as well
 bench: $(READY)  ## side-by-side speed ratios, kept in benchmarks/results
 	$(BIN)/python -m benchmarks
 
+docs: $(READY)  ## the documentation, in build/docs, without a warning
+	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
+	@echo "open build/docs/index.html"
+
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build docs/figures

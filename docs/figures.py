@@ -1,0 +1,206 @@
+"""The figures of the documentation, made by permalign itself when the pages are built (a few seconds in all)."""
+
+from collections.abc import Callable
+from math import factorial
+from pathlib import Path
+
+import torch
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from permalign import MonotoneAlignment, SeparablePermutation, SynchronousPermutation
+from permalign.explain import Account, svg
+from permalign.explain.account import nodes_of
+from permalign.structures import Derivation, Segment
+from permalign.structures.permutations import derivation_count, separable_count
+from permalign.structures.tagging_posterior import tagging_posterior
+
+WORDS = ("the", "girl", "saw", "the", "hedgehog")
+STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "permalign",  # the same figure is the same file
+}
+INK, SECOND, THIRD = "#1f4e79", "#c8553d", "#588157"
+
+
+def sentence() -> SeparablePermutation:
+    """Scores for *the girl saw the hedgehog* that let the verb go first, more often than not."""
+    scores = torch.zeros(1, 6, 6, 6, 2)
+    for (start, middle, end), straight, inverted in (
+        ((0, 1, 2), 3.0, 0.0),
+        ((3, 4, 5), 3.0, 0.0),
+        ((0, 2, 3), 1.5, 3.0),
+        ((0, 3, 5), 3.0, 1.0),
+        ((2, 3, 5), 1.5, 1.5),
+        ((0, 2, 5), 1.0, 0.5),
+    ):
+        scores[0, start, middle, end] = torch.tensor([straight, inverted])
+    return SeparablePermutation.from_dense(scores)
+
+
+def picture(
+    derivation: Derivation,
+    words: tuple[str, ...],
+    segments: tuple[Segment, ...] | None = None,
+    target: tuple[str, ...] = (),
+) -> str:
+    """A tree, the words before and after, and the segments, as the explorer draws them."""
+    return svg(
+        Account(words, target, order=derivation.order, nodes=nodes_of(derivation.tree), segments=segments)
+    )
+
+
+def tree() -> str:
+    """The best derivation of the sentence."""
+    return picture(sentence().best_derivation()[0], WORDS)
+
+
+def counts() -> Figure:
+    """How many orders and trees there are."""
+    figure, axes = _axes(5.2, 2.8)
+    lengths = range(1, 13)
+    axes.semilogy(
+        lengths, [factorial(n) for n in lengths], color=THIRD, marker="o", ms=3, label="permutations, n!"
+    )
+    axes.semilogy(
+        lengths, [derivation_count(n) for n in lengths], color=SECOND, marker="o", ms=3, label="trees"
+    )
+    axes.semilogy(
+        lengths, [separable_count(n) for n in lengths], color=INK, marker="o", ms=3, label="separable orders"
+    )
+    axes.set(xlabel="words", xticks=list(lengths))
+    axes.legend(frameon=False)
+    return figure
+
+
+def sampling() -> Figure:
+    """Means of sampled matrices beside the exact expectation."""
+    distribution = sentence()
+    exact = distribution.expected_matrix()[0]
+    panels = {}
+    for count in (10, 100, 10_000):
+        orders = distribution.sample((count,), generator=torch.Generator().manual_seed(1))[:, 0]
+        panels[f"{count:,} samples"] = torch.nn.functional.one_hot(orders, len(WORDS)).float().mean(0)
+    return _heatmaps({**panels, "exact": exact}, WORDS)
+
+
+def three_answers() -> Figure:
+    """How often the greedy derivation is not the best, and the best not that of the most probable order."""
+    generator = torch.Generator().manual_seed(0)
+    greedy_misses, best_misses, lengths, trials = [], [], range(2, 8), 80
+    for n in lengths:
+        scores = torch.randn(trials, (n**3 - n) // 6, 2, generator=generator)
+        distribution = SeparablePermutation(scores)
+        best = distribution.best_derivation()
+        greedy = distribution.greedy_derivation()
+        orders = distribution.most_probable_order(derivations=100).order.tolist()
+        greedy_misses.append(sum(a.tree != b.tree for a, b in zip(greedy, best, strict=True)) / trials)
+        best_misses.append(sum(a.order != tuple(b) for a, b in zip(best, orders, strict=True)) / trials)
+    figure, axes = _axes(5.2, 2.6)
+    axes.plot(
+        lengths,
+        [100 * x for x in greedy_misses],
+        color=INK,
+        marker="o",
+        ms=3,
+        label="greedy is not the best derivation",
+    )
+    axes.plot(
+        lengths,
+        [100 * x for x in best_misses],
+        color=SECOND,
+        marker="o",
+        ms=3,
+        label="the best derivation has not the most probable order",
+    )
+    axes.set(xlabel="words", ylabel="of random scores (%)", xticks=list(lengths), ylim=(0, 100))
+    axes.legend(frameon=False)
+    return figure
+
+
+def posterior() -> Figure:
+    """What is believed of the order before and after the output was seen."""
+    distribution = sentence()
+    output = ("SAW", "THE", "GIRL", "THE", "HEDGEHOG")
+    emissions = torch.tensor(
+        [[[0.96 if word.upper() == tag else 0.01 for tag in output] for word in WORDS]]
+    ).log()
+    given = tagging_posterior(distribution, emissions).alignment.T
+    return _heatmaps({"before": distribution.expected_matrix()[0], "after": given.float()}, WORDS)
+
+
+def monotone() -> Figure:
+    """Posteriors of a monotone alignment, with the best one."""
+    cells, output = ("how", "many", "states", "</s>"), ("count", "(", "state", ")", "</s>")
+    generator = torch.Generator().manual_seed(3)
+    words = torch.rand(1, 4, 5, generator=generator) * 0.2 + 0.05
+    for cell, step in ((0, 0), (1, 0), (1, 1), (2, 2), (2, 3), (3, 4)):
+        words[0, cell, step] = 0.6
+    alignment = MonotoneAlignment(torch.zeros(1, 4, 5), words.log())
+    figure, axes = _axes(3.6, 2.8)
+    axes.imshow(alignment.posteriors()[0], cmap="Blues", vmin=0, vmax=1)
+    axes.plot(range(5), alignment.best_alignment().cells[0].tolist(), color=SECOND, marker="o", ms=4)
+    axes.set_yticks(range(4), cells)
+    axes.set_xticks(range(5), output)
+    axes.tick_params(length=0)
+    axes.set(xlabel="output", ylabel="source, reordered")
+    return figure
+
+
+def transduction() -> str:
+    """A derivation with segments: the best one of a pair."""
+    source, output = ("utah", "has", "which", "rivers", "?"), ("river", "loc", "stateid", "utah")
+    wrote = {(3, 0, 1), (1, 1, 1), (0, 2, 2), (2, 0, 0), (4, 0, 0)}
+    segments = torch.full((1, 5, 5, 3), 0.01)
+    segments[..., 0] = 0.05
+    for token, start, size in wrote:
+        segments[0, token, start if size else slice(None), size] = 0.9
+    pair = SynchronousPermutation(torch.zeros(1, 20, 2), segments.log())
+    (best,) = pair.best_derivation()
+    return picture(best, source, best.segments, output)
+
+
+def _axes(width: float, height: float) -> tuple[Figure, "object"]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _heatmaps(panels: dict[str, torch.Tensor], words: tuple[str, ...]) -> Figure:
+    figure = Figure(figsize=(1.9 * len(panels) + 0.4, 2.7), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, (title, matrix) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(1, len(panels), place)
+        axes.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
+        axes.set_title(title, fontsize=9)
+        axes.set_xticks(range(len(words)), words, rotation=90)
+        axes.set_yticks(range(len(words)), range(1, len(words) + 1))
+        axes.tick_params(length=0)
+        if place == 1:
+            axes.set_ylabel("place")
+    return figure
+
+
+FIGURES: dict[str, Callable[[], Figure | str]] = {
+    one.__name__.replace("_", "-"): one
+    for one in (tree, counts, sampling, three_answers, posterior, monotone, transduction)
+}
+
+
+def make_all(folder: Path) -> None:
+    """Write every figure that is not there yet, or older than this file."""
+    folder.mkdir(exist_ok=True)
+    for name, make in FIGURES.items():
+        path = folder / f"{name}.svg"
+        if path.exists() and path.stat().st_mtime > Path(__file__).stat().st_mtime:
+            continue
+        with rc_context(STYLE):
+            made = make()
+            if isinstance(made, str):
+                path.write_text(made, "utf-8")
+            else:
+                made.savefig(path, metadata={"Date": None})
