@@ -23,7 +23,6 @@ extensions = [
     "extensions.drawn_math",
     "extensions.tables",
 ]
-exclude_patterns = ["figures/*.txt"]
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
 
