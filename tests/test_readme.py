@@ -80,7 +80,9 @@ def test_every_command_of_make_exists():
 
 def test_every_extra_exists():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    named = {name for names in re.findall(r"permalign\[(.*?)\]", README) for name in names.split(",")}
+    named = {
+        name for names in re.findall(r'"(?:permalign|\.)\[(.*?)\]"', README) for name in names.split(",")
+    }
     assert named
     assert named <= set(extras)
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from tests.models.small import examples, make, train
 
 
@@ -48,11 +49,10 @@ def ssnt_model(ssnt_run):
 
 @pytest.fixture
 def undecided():
-    """A model whose greedy, Viterbi and most probable order differ, by the scores of `permalign.demo`."""
-    from permalign.demo import three_word_distribution
-
+    """A model whose greedy, Viterbi and most probable order differ."""
     model = make("soft", "tagging").eval()
-    scores = three_word_distribution().scores.float()
+    # straight and inverted of 012, 123, 013, 023, in packed order
+    scores = torch.tensor([[[1.0, 3.0], [3.0, 4.0], [2.0, 1.0], [3.0, 2.0]]]).log()
 
     def distribution(source, lengths):
         from permalign.structures import SeparablePermutation
