@@ -112,3 +112,22 @@ def test_a_terminal_shows_step_loss_dev_and_time():
     shown = console.file.getvalue()
     for part in ("40/100", "loss 0.5", "dev 87.50", "left"):
         assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [(["step-0000050"], "the last saved step is 50"), ([], "Nothing was saved; it will begin anew")],
+)
+def test_only_what_was_saved_is_said_to_be(permalign, config, tmp_path, monkeypatch, states, told):
+    def killed(options, run, overwrite):
+        run.mkdir()
+        (run / "config.yaml").touch()
+        for state in states:
+            (run / "state" / state).mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("permalign.training.running.train", killed)
+    answer = permalign("train", "mine.yaml", "--run", "run")
+    assert answer.exit_code == 130
+    assert told in answer.stderr
+    assert "permalign train --resume run" in answer.stderr

@@ -84,6 +84,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(uninterrupted, tmp_path):
     assert f"permalign train --resume {run}" in told
     (state,) = (run / "state").iterdir()
     assert state.name != "step-0000050", "it was saved where it was interrupted"
+    assert told.index("saving after this step; press Ctrl-C again") < told.index(
+        f"Saved at step {int(state.name[5:])}."
+    )
     resume(run, display=SILENT)
     assert remains(run) == expected
 

@@ -39,7 +39,8 @@ def train(
 
     Raises:
         PermalignError: the options, the data or the folder are not what they should be.
-        KeyboardInterrupt: Ctrl-C; everything is saved, and the run can be resumed.
+        SavedInterrupt: Ctrl-C; everything is saved, and the run can be resumed.
+        KeyboardInterrupt: Ctrl-C twice; the run can be resumed where it was last saved.
     """
     options = options if isinstance(options, RunOptions) else RunOptions.parse(options)
     run = RunDirectory(run_dir)

@@ -111,6 +111,13 @@ def latest_state(folder: Path) -> Path | None:
     return max(folder.glob("step-*"), default=None)
 
 
+def last_saved_step(run: Path) -> int | None:
+    """The step that a run, or the latest of its attempts, goes on from; None if it begins anew."""
+    folders = [run, *sorted((run / "attempts").glob("seed-*"), key=lambda one: one.stat().st_mtime)[::-1]]
+    states = [place for folder in folders if (place := latest_state(folder / "state")) is not None]
+    return int(states[0].name.removeprefix("step-")) if states else None
+
+
 def forget_older(folder: Path) -> None:
     """Remove all states but the newest, and what was left of writing one."""
     newest = latest_state(folder)
