@@ -131,3 +131,17 @@ def test_only_what_was_saved_is_said_to_be(permalign, config, tmp_path, monkeypa
     assert answer.exit_code == 130
     assert told in answer.stderr
     assert "permalign train --resume run" in answer.stderr
+
+
+def test_a_search_that_is_stopped_says_how_it_goes_on(permalign, config, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("permalign.training.tuning.train", stopped)
+    answer = permalign(
+        "tune", "mine.yaml", "--range", "training.learning_rate=1e-4:1e-2:log", "--trials", "3"
+    )
+    assert answer.exit_code == 130
+    assert (
+        "permalign tune mine.yaml --range training.learning_rate=1e-4:1e-2:log --trials 3 --out runs/tune-mine\n"
+    ) in answer.stderr
