@@ -38,13 +38,27 @@ def load_model(name: str | Path, device: str | None = None) -> Transducer:
 
     Raises:
         TaskChoiceError: there is no such device.
+        DataError: the name is a path, and nothing is there; the hub is not asked.
     """
+    if looks_like_path(str(name)) and not Path(name).exists():
+        raise DataError("there is no such run or model.", name)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.zeros(1, device=chosen).item()
     except (RuntimeError, AssertionError):  # torch refuses in both ways
         raise TaskChoiceError(f"{chosen!r} is no device of this machine; try cpu, or cuda:0.") from None
     return Transducer.from_pretrained(name).to(chosen)
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a name means a folder of this machine; on the hub, names are ``model`` or ``owner/model``.
+
+    >>> [looks_like_path(name) for name in ("./model", "runs/a/model", "owner/model")]
+    [True, True, False]
+    """
+    if name.startswith((".", "/")) or name.count("/") > 1:
+        return True
+    return "/" in name and Path(name).parent.is_dir()
 
 
 def fingerprint_of(folder: Path) -> str:
