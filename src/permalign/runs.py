@@ -1,7 +1,7 @@
 """A training run's folder, opened to use its model: answers of its splits, kept beside it.
 
 RUN/predictions/len/test.jsonl   one answer a line
-RUN/predictions/len/test.json    how they came about: the model's fingerprint, the search, the metrics
+RUN/predictions/len/test.json    how they came about: fingerprints of model and examples, the search, the metrics
 RUN/predictions/len/test.hyp     outputs as text, and
 RUN/predictions/len/test.ref     references, for translation
 """
@@ -27,6 +27,10 @@ from permalign.tasks.writing import write_atomically
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_experiment
 from permalign.training.run_dir import RunDirectory
+from permalign.training.state import fingerprint
+
+LOADINGS = 3
+"""How often to read a model that changes meanwhile, before giving up."""
 
 
 def load_model(name: str | Path, device: str | None = None) -> Transducer:
@@ -34,13 +38,35 @@ def load_model(name: str | Path, device: str | None = None) -> Transducer:
 
     Raises:
         TaskChoiceError: there is no such device.
+        DataError: the name is a path, and nothing is there; the hub is not asked.
     """
+    if looks_like_path(str(name)) and not Path(name).exists():
+        raise DataError("there is no such run or model.", name)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.zeros(1, device=chosen).item()
     except (RuntimeError, AssertionError):  # torch refuses in both ways
         raise TaskChoiceError(f"{chosen!r} is no device of this machine; try cpu, or cuda:0.") from None
     return Transducer.from_pretrained(name).to(chosen)
+
+
+def looks_like_path(name: str) -> bool:
+    """Whether a name means a folder of this machine; on the hub, names are ``model`` or ``owner/model``.
+
+    >>> [looks_like_path(name) for name in ("./model", "runs/a/model", "owner/model")]
+    [True, True, False]
+    """
+    if name.startswith((".", "/")) or name.count("/") > 1:
+        return True
+    return "/" in name and Path(name).parent.is_dir()
+
+
+def fingerprint_of(folder: Path) -> str:
+    """Tells models apart by their files."""
+    digest = hashlib.sha256(__version__.encode())
+    for name in (CONFIG, WEIGHTS, SOURCE, TARGET):
+        digest.update((folder / name).read_bytes())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -111,7 +137,19 @@ class Run:
     @cached_property
     def model(self) -> Transducer:
         """Its model, read when it is first asked for."""
-        return load_model(self.model_folder, self.device)
+        return self._loaded[0]
+
+    @cached_property
+    def _loaded(self) -> tuple[Transducer, str]:
+        """The model with the fingerprint of the very files it was read from: training may replace them meanwhile."""
+        for _ in range(LOADINGS):
+            before = fingerprint_of(self.model_folder)
+            model = load_model(self.model_folder, self.device)
+            if fingerprint_of(self.model_folder) == before:
+                return model, before
+        raise DataError(
+            "changes while it is read. Try again when its run has paused or ended.", self.model_folder
+        )
 
     @property
     def predictions(self) -> Path:
@@ -185,7 +223,10 @@ class Run:
         how = asdict(replace(search, beam=self.beam(search)))
         del how["batch_size"]
         task = json.loads(json.dumps(self.options.task, default=str))
-        return {"task": task, "split": split, "model": self._fingerprint, **how}
+        examples = fingerprint(
+            (example.id, example.source, example.target) for example in self.task.examples(split)
+        )
+        return {"task": task, "split": split, "examples": examples, "model": self._fingerprint, **how}
 
     def _is_kept(self, split: str, search: Search) -> bool:
         try:
@@ -194,13 +235,10 @@ class Run:
             return False
         return isinstance(record, dict) and self._origin(split, search).items() <= record.items()
 
-    @cached_property
+    @property
     def _fingerprint(self) -> str:
-        """Tells models apart by their files."""
-        digest = hashlib.sha256(__version__.encode())
-        for name in (CONFIG, WEIGHTS, SOURCE, TARGET):
-            digest.update((self.model_folder / name).read_bytes())
-        return digest.hexdigest()
+        """Of the model in use; before any is loaded, of the one that would be."""
+        return self._loaded[1] if "_loaded" in self.__dict__ else fingerprint_of(self.model_folder)
 
     def _seen_in_training(self, split: str) -> tuple[str, ...]:
         """A note if the model has been trained on some of the examples."""

@@ -3,12 +3,14 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.evaluation.runs import make_run, model_for, trained
 from tests.models import small
 
 from permalign.cli.app import app
+from permalign.model import Transducer
 from permalign.tasks.base import Example
 from permalign.tasks.scan_language import program_grammar
 
@@ -165,10 +167,14 @@ def test_grammars_are_kept_to_and_bare_models_are_taken(predict, tmp_path):
         (("RUN", "--checkpoint", "best"), 2, "There is no checkpoint"),
         (("RUN", "--device", "abacus"), 2, "'abacus' is no device"),
         (("RUN", "--device", "meta"), 2, "'meta' is no device"),
+        (("runs/a/model",), 1, "runs/a/model: there is no such run or model"),
+        (("tests/nowhere",), 1, "tests/nowhere: there is no such run or model"),
         ((), 2, "Missing argument"),
     ],
 )
-def test_a_wrong_command_line(predict, run, arguments, code, words):
+def test_a_wrong_command_line(predict, run, monkeypatch, arguments, code, words):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    monkeypatch.setattr("permalign.saving.hf_hub_download", None)  # the network is not asked
     found, out, errors = predict(*(str(run) if one == "RUN" else one for one in arguments), text=b"a\n")
     assert (found, out) == (code, "")
     assert words in " ".join(errors.split())
@@ -184,3 +190,17 @@ def test_a_closed_input_is_told(run):
     )
     assert done.returncode == 1
     assert "standard input is closed" in done.stderr
+
+
+def test_a_line_too_long_for_the_memory_is_named_after_those_before_it(predict, run, model, monkeypatch):
+    enough = Transducer.predict
+
+    def short_of_memory(self, sentences, **options):
+        if any(len(sentence) > 5 for sentence in sentences):
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
+        return enough(self, sentences, **options)
+
+    monkeypatch.setattr(Transducer, "predict", short_of_memory)
+    code, out, errors = predict(run, text=b"a b\nc d\na b c d e f\n")
+    assert (code, out.splitlines()) == (1, [one.text for one in model.predict(["a b", "c d"])])
+    assert "standard input, line 3: with 6 tokens it is too long for the memory there is" in errors

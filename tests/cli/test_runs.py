@@ -279,3 +279,21 @@ def test_help_does_not_wait_for_torch(arguments):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Usage: permalign")
     assert done.stdout.endswith("\n[]\n")
+
+
+def test_answers_are_kept_under_the_name_of_the_model_that_gave_them(runs):
+    little, more = runs / "little" / "0", runs / "more" / "0"
+    run, search = Run(little), Search()
+    before = run.evaluate("iid/test", search)
+    shutil.copytree(more / "model", little / "model", dirs_exist_ok=True)  # as training does it meanwhile
+    run.write("iid/test", search, before)
+    assert Run(little).answers("iid/test", search) == Run(more).answers("iid/test", search) != before.answers
+
+
+def test_answers_to_other_examples_are_not_those_that_are_kept(runs, monkeypatch):
+    run, search = Run(runs / "more" / "0"), Search()
+    run.answers("iid/test", search)
+    again = Run(runs / "more" / "0")
+    some = again.task.examples("iid/test")[:7]
+    monkeypatch.setattr(again.task, "examples", lambda split: some)
+    assert len(again.answers("iid/test", search)) == 7

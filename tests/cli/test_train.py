@@ -112,3 +112,36 @@ def test_a_terminal_shows_step_loss_dev_and_time():
     shown = console.file.getvalue()
     for part in ("40/100", "loss 0.5", "dev 87.50", "left"):
         assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [(["step-0000050"], "the last saved step is 50"), ([], "Nothing was saved; it will begin anew")],
+)
+def test_only_what_was_saved_is_said_to_be(permalign, config, tmp_path, monkeypatch, states, told):
+    def killed(options, run, overwrite):
+        run.mkdir()
+        (run / "config.yaml").touch()
+        for state in states:
+            (run / "state" / state).mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("permalign.training.running.train", killed)
+    answer = permalign("train", "mine.yaml", "--run", "run")
+    assert answer.exit_code == 130
+    assert told in answer.stderr
+    assert "permalign train --resume run" in answer.stderr
+
+
+def test_a_search_that_is_stopped_says_how_it_goes_on(permalign, config, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("permalign.training.tuning.train", stopped)
+    answer = permalign(
+        "tune", "mine.yaml", "--range", "training.learning_rate=1e-4:1e-2:log", "--trials", "3"
+    )
+    assert answer.exit_code == 130
+    assert (
+        "permalign tune mine.yaml --range training.learning_rate=1e-4:1e-2:log --trials 3 --out runs/tune-mine\n"
+    ) in answer.stderr

@@ -84,6 +84,9 @@ def test_ctrl_c_saves_and_says_how_to_go_on(uninterrupted, tmp_path):
     assert f"permalign train --resume {run}" in told
     (state,) = (run / "state").iterdir()
     assert state.name != "step-0000050", "it was saved where it was interrupted"
+    assert told.index("saving after this step; press Ctrl-C again") < told.index(
+        f"Saved at step {int(state.name[5:])}."
+    )
     resume(run, display=SILENT)
     assert remains(run) == expected
 
@@ -100,6 +103,45 @@ def test_other_data_is_no_way_to_go_on(tmp_path):
     write_data(tmp_path, count=59)
     with pytest.raises(DataError, match="other training data"):
         resume(tmp_path / "run", display=SILENT)
+
+
+def begun(folder):
+    run = folder / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(options(write_data(folder)), run, display=Interrupting(after=6))
+    return run
+
+
+def test_other_options_are_no_way_to_go_on_but_data_may_be_moved(tmp_path):
+    run = begun(tmp_path)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["task"]["path"] = str((tmp_path / "data.jsonl").rename(tmp_path / "moved.jsonl"))
+    changed = {**config, "training": {**config["training"], "learning_rate": 0.02}}
+    (run / "config.yaml").write_text(yaml.safe_dump(changed))
+    with pytest.raises(DataError, match=r"training.learning_rate was 0.01 and is 0.02; put it back"):
+        resume(run, display=SILENT)
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    assert resume(run, display=SILENT).step == 12
+
+
+def test_as_many_processes_go_on_as_began(tmp_path):
+    run = begun(tmp_path)
+    state = latest_state(run / "state") / "state.json"
+    state.write_text(state.read_text().replace('"processes": 1', '"processes": 2'))
+    with pytest.raises(DataError, match=r"begun with 2 processes, and this is 1 process; start as many"):
+        resume(run, display=SILENT)
+
+
+@pytest.mark.parametrize("name", ["state.json", "model.safetensors", "optimiser.safetensors"])
+def test_a_broken_state_is_told(tmp_path, name):
+    run = begun(tmp_path)
+    file = latest_state(run / "state") / name
+    file.write_bytes(file.read_bytes()[:40])
+    with pytest.raises(DataError, match="this saved state is broken"):
+        resume(run, display=SILENT)
+    file.unlink()
+    with pytest.raises(DataError, match="this saved state is broken"):
+        resume(run, display=SILENT)
 
 
 def test_the_best_of_several_seeds_is_trained(tmp_path):

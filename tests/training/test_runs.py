@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -15,8 +16,10 @@ from permalign.evaluation import evaluate, read_predictions
 from permalign.tasks.registry import get_task
 from permalign.training import average, train
 from permalign.training.experiments import experiment_names, load_experiment
+from permalign.training.locking import locked
 from permalign.training.options import RunOptions
 from permalign.training.preparation import prepare
+from permalign.training.running import resume
 from permalign.training.state import Progress
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +49,7 @@ def test_the_folder_has_all_that_is_promised(trained):
     found = {path.name for path in run.iterdir()}
     assert found == {
         "config.yaml", "environment.json", "metrics.jsonl", "events",
-        "model", "checkpoints", "state", "predictions",
+        "model", "checkpoints", "state", "predictions", ".lock",
     }  # fmt: skip
     assert json.loads((run / "environment.json").read_text())["packages"]["torch"]
     assert {path.name for path in (run / "checkpoints").iterdir()} == {
@@ -61,7 +64,9 @@ def test_dev_predictions_are_the_best_models(trained):
 
 
 def test_nothing_that_is_loaded_is_pickled(trained):
-    files = [path for path in trained[0].rglob("*") if path.is_file() and "events" not in path.parts]
+    files = [
+        path for path in trained[0].rglob("*") if path.is_file() and not {"events", ".lock"} & set(path.parts)
+    ]
     assert {path.suffix for path in files} == {".json", ".jsonl", ".yaml", ".safetensors", ".md"}
 
 
@@ -93,6 +98,24 @@ def test_what_is_no_run_is_never_overwritten(tmp_path):
     with pytest.raises(PermalignError, match="is no run"):
         train(options(data), tmp_path, overwrite=True, display=SILENT)
     assert data.exists()
+
+
+@pytest.mark.parametrize("config", ["name: mine\n", "task: {name: arithmetic}\ntraining: {steps: 1}\n"])
+def test_a_config_alone_makes_no_run(tmp_path, config):
+    data = write_data(tmp_path / "project" / "model")
+    (tmp_path / "project" / "config.yaml").write_text(config)
+    with pytest.raises(PermalignError, match="is no run"):
+        train(options(data), tmp_path / "project", overwrite=True, display=SILENT)
+    assert data.exists()
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(trained):
+    run, data, _ = trained
+    with locked(run):
+        for again in (lambda: resume(run), lambda: train(options(data), run, overwrite=True)):
+            with pytest.raises(PermalignError, match=f"is being trained by process {os.getpid()}. Wait"):
+                again()
+    assert resume(run, display=SILENT).step == 150
 
 
 def test_overwriting_begins_anew(tmp_path):

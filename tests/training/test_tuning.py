@@ -31,6 +31,39 @@ def test_a_search_goes_on_and_writes_what_train_takes(config, tmp_path):
     assert (tmp_path / "tune" / "study.db").exists()
 
 
+def test_a_trial_that_was_stopped_does_not_count(config, tmp_path, monkeypatch):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    ranges = ["training.learning_rate=1e-3:1e-1:log"]
+    with monkeypatch.context() as patch:
+        patch.setattr("permalign.training.tuning.train", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            tune(config, tmp_path / "tune", ranges=ranges, trials=1)
+    study = tune(config, tmp_path / "tune", ranges=ranges, trials=1)
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "COMPLETE"]
+    best = tmp_path / "tune" / "best.yaml"
+    best.unlink()
+    tune(config, tmp_path / "tune", ranges=ranges, trials=1)
+    assert best.exists()
+
+
+def test_what_optuna_refuses_is_told_plainly(config, tmp_path):
+    with pytest.raises(ConfigError, match="'nowhere' is no database"):
+        tune(config, tmp_path / "tune", storage="nowhere")
+    tune(config, tmp_path / "tune", ranges=["model.head.hidden=4,8"], trials=1)
+    with pytest.raises(ConfigError, match=r"range of model.head.hidden is not the one"):
+        tune(config, tmp_path / "tune", ranges=["model.head.hidden=4,16"], trials=2)
+
+
+def test_numbers_are_read_in_any_notation():
+    assert Range.parse("a=1e-4,2,x,true,nan").choices == (1e-4, 2, "x", True, "nan")
+    assert Range.parse("a=1e-4:1:log") == Range("a", low=1e-4, high=1, logarithmic=True)
+    for text in ("a=true:5", "a=1:inf", "a=[,2"):
+        with pytest.raises(ConfigError, match="range"):
+            Range.parse(text)
+
+
 def test_a_trial_that_falls_behind_is_ended():
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=1))
     study.add_trial(

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,14 +11,15 @@ import typer
 
 from permalign.cli.columns import with_examples
 from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device
-from permalign.cli.lines import batches_of_lines, require_input
+from permalign.cli.lines import STANDARD_INPUT, batches_of_lines, require_input
 from permalign.cli.plain import plain_endings
-from permalign.errors import PermalignError
+from permalign.errors import DataError, PermalignError
 
 if TYPE_CHECKING:
     from permalign.model import Transducer
     from permalign.prediction import Explanation, Prediction
     from permalign.structures.derivations import Tree
+    from permalign.tasks.files import Line
     from permalign.tasks.grammar import Grammar
 
 HELP = with_examples(
@@ -58,7 +59,8 @@ def predict(
     require_input()
     model, own_beam, grammar = _open(run, checkpoint, constrained, device)
     width = max(own_beam, n_best) if beam is None else beam
-    for lines in batches_of_lines(batch_size):
+
+    def answer(lines: "Sequence[Line]") -> "list[Prediction | None]":
         sentences = [line.text.split() for line in lines]
         filled = [place for place, words in enumerate(sentences) if words and model.source.encode(words)]
         answered = model.predict(
@@ -70,14 +72,50 @@ def predict(
             batch_size=batch_size,
         )
         predictions = dict(zip(filled, answered, strict=True))
-        for place, line in enumerate(lines):
-            prediction = predictions.get(place)
+        return [predictions.get(place) for place in range(len(lines))]
+
+    for lines in batches_of_lines(batch_size):
+        for line, prediction in _within_memory(lines, answer):
             if as_json:
-                typer.echo(json.dumps(_record(line.number, sentences[place], prediction), ensure_ascii=False))
+                record = _record(line.number, line.text.split(), prediction)
+                typer.echo(json.dumps(record, ensure_ascii=False))
             else:
                 for text in _text(line.number, prediction, n_best, explain):
                     typer.echo(text)
         sys.stdout.flush()
+
+
+def _within_memory(
+    lines: "Sequence[Line]", answer: "Callable[[Sequence[Line]], list[Prediction | None]]"
+) -> "Iterator[tuple[Line, Prediction | None]]":
+    """Lines with their answers; where memory is too small for all at once, one by one.
+
+    Raises:
+        DataError: it is too small for one of them.
+    """
+    try:
+        answered = answer(lines)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_about_memory(error):
+            raise
+        if len(lines) > 1:
+            for line in lines:
+                yield from _within_memory([line], answer)
+            return
+        (line,) = lines
+        raise DataError(
+            f"with {len(line.text.split()):,} tokens it is too long for the memory there is. Shorten the line, or lower "
+            "--beam.",
+            STANDARD_INPUT,
+            line.number,
+        ) from None
+    yield from zip(lines, answered, strict=True)
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """Torch has a kind of error for the memory of a GPU, but not for that of the machine."""
+    words = ("alloc", "out of memory", "not enough memory", "size calculation overflowed")
+    return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
 
 
 def _open(

@@ -84,16 +84,37 @@ def _way_on(run: Path) -> Iterator[None]:
     """After an interruption, say how to go on."""
     try:
         yield
-    except KeyboardInterrupt:
-        if (run / "config.yaml").exists():
-            typer.echo(f"\nThe run is saved. Go on with: permalign train --resume {run}", err=True)
+    except KeyboardInterrupt as interrupt:
+        if _is_main_process():
+            typer.echo(_what_is_saved(run, interrupt), err=True)
         raise
 
 
-def _print_end(run: Path, progress: "Progress") -> None:
+def _what_is_saved(run: Path, interrupt: KeyboardInterrupt) -> str:
+    """What an interruption has left, and the command that takes it up."""
+    from permalign.training.interrupts import SavedInterrupt
+    from permalign.training.state import last_saved_step
+
+    if not (run / "config.yaml").exists():
+        return "Nothing was saved."
+    if isinstance(interrupt, SavedInterrupt):
+        of = "" if interrupt.run == run else f" of {interrupt.run}"
+        saved = f"Saved at step {interrupt.step}{of}."
+    elif (step := last_saved_step(run)) is not None:
+        saved = f"Stopped at once; the last saved step is {step}."
+    else:
+        saved = "Nothing was saved; it will begin anew."
+    return f"{saved} Go on with: permalign train --resume {run}"
+
+
+def _is_main_process() -> bool:
     from accelerate import PartialState
 
-    if not PartialState().is_main_process:
+    return bool(PartialState().is_main_process)
+
+
+def _print_end(run: Path, progress: "Progress") -> None:
+    if not _is_main_process():
         return
     step, score = progress.kept[0]
     typer.echo(f"Finished: {progress.finished}. Best on dev: {score:.2f}, at step {step}.", err=True)

@@ -1,5 +1,6 @@
 """``permalign tune``: search for good options."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -58,16 +59,24 @@ def tune(
     from permalign.training.display import PlainDisplay
 
     out = out or Path("runs", f"tune-{Path(name).with_suffix('').as_posix().replace('/', '-')}")
-    search(
-        name,
-        out,
-        settings=settings or [],
-        ranges=ranges or [],
-        trials=trials,
-        storage=storage,
-        study=study,
-        display=PlainDisplay(),
-    )
+    try:
+        search(
+            name,
+            out,
+            settings=settings or [],
+            ranges=ranges or [],
+            trials=trials,
+            storage=storage,
+            study=study,
+            display=PlainDisplay(),
+        )
+    except KeyboardInterrupt:
+        given: list[tuple[str, str | None]] = [("--set", one) for one in settings or []]
+        given += [("--range", one) for one in ranges or []]
+        given += [("--trials", str(trials)), ("--out", str(out)), ("--storage", storage), ("--study", study)]
+        words = [word for option, value in given if value is not None for word in (option, value)]
+        typer.echo(f"Go on with: {shlex.join(['permalign', 'tune', name, *words])}", err=True)
+        raise
     if not (out / BEST).exists():
         raise PermalignError(f"no trial came to its end; see the runs in {out}.")
     typer.echo(out / BEST)

@@ -1,13 +1,30 @@
 """Ctrl-C at the end of a step instead of in its middle."""
 
+import os
 import signal
+import sys
 import threading
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 from accelerate import Accelerator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOTED = "\npermalign: saving after this step; press Ctrl-C again to stop at once\n"
+
+
+class SavedInterrupt(KeyboardInterrupt):
+    """Ctrl-C, after which a run was saved.
+
+    Attributes:
+        run: the folder; of a run with restarts, it may be that of an attempt.
+        step: where it stands.
+    """
+
+    def __init__(self, run: Path, step: int) -> None:
+        super().__init__(f"{run} is saved at step {step}")
+        self.run, self.step = run, step
 
 
 class Interrupts:
@@ -39,3 +56,5 @@ class Interrupts:
         if self._noted:
             raise KeyboardInterrupt
         self._noted = True
+        if self._accelerator.is_main_process and sys.stderr is not None:
+            os.write(2, NOTED.encode())  # print may be interrupted by itself

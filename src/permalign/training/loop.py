@@ -8,7 +8,7 @@ import torch
 
 from permalign.errors import PermalignError
 from permalign.text.batching import Batch, Batches
-from permalign.training.interrupts import Interrupts
+from permalign.training.interrupts import Interrupts, SavedInterrupt
 from permalign.training.session import Session
 
 
@@ -54,7 +54,7 @@ def run(session: Session) -> None:
                 session.save()
             if interrupts.asked() and progress.finished is None:
                 session.save()
-                raise KeyboardInterrupt
+                raise SavedInterrupt(session.folder.path, step)
 
 
 def endless(batches: Batches) -> Iterator[Batch]:

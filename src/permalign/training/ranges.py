@@ -1,12 +1,13 @@
 """Where a search looks: for an option, a list of values or an interval.
 
->>> Range.parse("training.learning_rate=0.0001:0.01:log")
+>>> Range.parse("training.learning_rate=1e-4:1e-2:log")
 Range(option='training.learning_rate', choices=(), low=0.0001, high=0.01, logarithmic=True)
 >>> Range.parse("model.head.hidden=64,128,256").choices
 (64, 128, 256)
 """
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Protocol, Self
 
 import yaml
@@ -50,9 +51,9 @@ class Range:
                 f"{text!r} is no range; expected option=a,b,c or option=low:high or option=low:high:log."
             )
         if not rest:
-            return cls(option, choices=tuple(yaml.safe_load(value) for value in values.split(",")))
-        ends = [yaml.safe_load(end) for end in (low, rest[0])]
-        if rest[1:] not in ([], ["log"]) or not all(isinstance(end, (int, float)) for end in ends):
+            return cls(option, choices=tuple(_value(value) for value in values.split(",")))
+        ends = [_value(end) for end in (low, rest[0])]
+        if rest[1:] not in ([], ["log"]) or not all(_is_number(end) for end in ends):
             raise ConfigError(
                 f"{text!r} is no range; expected {option}=low:high or {option}=low:high:log, in numbers."
             )
@@ -70,6 +71,25 @@ class Range:
         if isinstance(self.low, int) and isinstance(self.high, int):
             return trial.suggest_int(self.option, self.low, self.high, log=self.logarithmic)
         return trial.suggest_float(self.option, self.low, self.high, log=self.logarithmic)
+
+
+def _value(text: str) -> Any:
+    """A number as Python reads it, for YAML takes 1e-4 for a word; anything else as YAML has it."""
+    for number in (int, float):
+        try:
+            value = number(text)
+        except ValueError:
+            continue
+        if isfinite(value):
+            return value
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"the value {text!r} of a range is not YAML.") from None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
 
 
 def default_ranges(options: RunOptions) -> list[str]:

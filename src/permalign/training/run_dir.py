@@ -18,7 +18,9 @@ from permalign import __version__
 from permalign.errors import DataError, PermalignError
 from permalign.evaluation import Report, write_predictions
 from permalign.model import Transducer
+from permalign.tasks.registry import TaskChoiceError
 from permalign.training.experiments import load_experiment
+from permalign.training.locking import LOCK
 from permalign.training.options import RunOptions
 from permalign.training.state import Progress
 from permalign.training.whole_files import PARTIAL, mirror_folder, whole_file, whole_folder
@@ -67,18 +69,33 @@ class RunDirectory:
 
     def require_free(self, overwrite: bool = False) -> None:
         """What is there is never overwritten without being asked, and nothing but a run ever is."""
-        if self.config.exists() and not overwrite:
+        if not self.path.exists() or _is_empty(self.path):
+            return
+        if not self.is_run():
+            raise PermalignError(
+                f"{self.path} is there and is no run, which has environment.json and a config.yaml with its options. "
+                "Choose another folder with --run."
+            )
+        if not overwrite:
             raise PermalignError(
                 f"{self.path} holds a run already. Go on with it by --resume {self.path}, begin it anew with "
                 "--overwrite, or choose another folder with --run."
             )
-        if not self.config.exists() and self.path.exists() and not _is_empty(self.path):
-            raise PermalignError(f"{self.path} is there and is no run. Choose another folder with --run.")
+
+    def is_run(self) -> bool:
+        """Whether the folder holds what `create` writes; a config.yaml alone may be anybody's."""
+        if not (self.path / PARTS[0]).is_file():
+            return False
+        try:
+            self.read_options()
+        except (PermalignError, TaskChoiceError):
+            return False
+        return True
 
     def create(self, options: RunOptions, overwrite: bool = False) -> None:
         """Begin a run; with ``overwrite``, instead of the one that is there."""
         self.require_free(overwrite)
-        for name in PARTS:
+        for name in reversed(PARTS):  # what makes it a run goes last, so that a kill leaves nothing unknown
             place = self.path / name
             shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
         with whole_file(self.path / "environment.json") as file:
@@ -127,7 +144,7 @@ class RunDirectory:
 def _is_empty(path: Path) -> bool:
     """Whether nothing is lost by writing here; a run that was killed while it began left what it was writing."""
     return path.is_dir() and all(
-        name.name.endswith(PARTIAL) or name.name == PARTS[0] for name in path.iterdir()
+        name.name.endswith(PARTIAL) or name.name in (PARTS[0], LOCK) for name in path.iterdir()
     )
 
 

@@ -7,6 +7,7 @@ train({"task": {"name": "arithmetic"}, "training": {"steps": 1000}}, "runs/first
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from accelerate import Accelerator, DistributedDataParallelKwargs
 
 from permalign.training import loop
 from permalign.training.display import Display, default_display
+from permalign.training.locking import locked
 from permalign.training.options import RunOptions
 from permalign.training.preparation import Prepared, prepare
 from permalign.training.run_dir import RunDirectory
@@ -39,7 +41,8 @@ def train(
 
     Raises:
         PermalignError: the options, the data or the folder are not what they should be.
-        KeyboardInterrupt: Ctrl-C; everything is saved, and the run can be resumed.
+        SavedInterrupt: Ctrl-C; everything is saved, and the run can be resumed.
+        KeyboardInterrupt: Ctrl-C twice; the run can be resumed where it was last saved.
     """
     options = options if isinstance(options, RunOptions) else RunOptions.parse(options)
     run = RunDirectory(run_dir)
@@ -47,17 +50,25 @@ def train(
     if accelerator.is_main_process:
         run.require_free(overwrite)
     prepared = prepare(options)
-    if accelerator.is_main_process:
-        run.create(options, overwrite)
-    accelerator.wait_for_everyone()
-    return _sit(options, prepared, run, accelerator, display)
+    with _alone(run, accelerator):
+        if accelerator.is_main_process:
+            run.create(options, overwrite)
+        accelerator.wait_for_everyone()
+        return _sit(options, prepared, run, accelerator, display)
 
 
 def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
     """Go on with a run exactly as if it had never stopped; see `train`."""
     run = RunDirectory(run_dir)
     options = run.read_options()
-    return _sit(options, prepare(options), run, make_accelerator(), display)
+    accelerator = make_accelerator()
+    with _alone(run, accelerator):
+        return _sit(options, prepare(options), run, accelerator, display)
+
+
+def _alone(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[None]:
+    """No other program trains this run meanwhile; the main process sees to that for all."""
+    return locked(run.path) if accelerator.is_main_process else nullcontext()
 
 
 def make_accelerator() -> Accelerator:

@@ -11,6 +11,7 @@ from accelerate.utils import broadcast_object_list
 from permalign.evaluation import evaluate
 from permalign.model import Transducer
 from permalign.reorderers.trees import TreeReorderer
+from permalign.training.conditions import Conditions
 from permalign.training.display import Display
 from permalign.training.options import RunOptions
 from permalign.training.preparation import Prepared
@@ -36,10 +37,11 @@ class Session:
         self.options, self.prepared, self.folder, self.accelerator = options, prepared, run, accelerator
         self.core = prepared.model.to(accelerator.device).train()
         optimiser = make_optimiser(options, self.core)
-        self._weights = Weights(self.core, optimiser, prepared.batches.sampler, prepared.data)
+        self.total = prepared.total_steps(options, accelerator.num_processes)
+        conditions = Conditions(prepared.data, accelerator.num_processes, self.total, options)
+        self._weights = Weights(self.core, optimiser, prepared.batches.sampler, conditions)
         self.progress = self._weights.load(run.state)
         self.model, self.optimiser = accelerator.prepare(self.core, optimiser)
-        self.total = prepared.total_steps(options, accelerator.num_processes)
         self._clock, self._processor_clock = time.monotonic(), time.process_time()
         if accelerator.is_main_process and self.progress.step:
             forget_older(run.state)

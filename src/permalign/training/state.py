@@ -8,18 +8,21 @@ import hashlib
 import json
 import random
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from permalign.errors import DataError
 from permalign.text.sampler import BucketSampler
+from permalign.training.conditions import Conditions
 from permalign.training.whole_files import whole_folder
 
 STATE, WEIGHTS, OPTIMISER = "state.json", "model.safetensors", "optimiser.safetensors"
@@ -65,10 +68,14 @@ class Weights:
     """The tensors and the position of a run: model, optimiser and sampler, saved and loaded together."""
 
     def __init__(
-        self, model: nn.Module, optimiser: torch.optim.Optimizer, sampler: BucketSampler, data: str
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        sampler: BucketSampler,
+        conditions: Conditions,
     ) -> None:
         self.model, self.optimiser, self.sampler = model, optimiser, sampler
-        self.data = data
+        self.conditions = conditions
 
     def save(self, folder: Path, progress: Progress) -> None:
         """Write everything in one act, and forget what was written before."""
@@ -80,7 +87,7 @@ class Weights:
                 record = {
                     "progress": asdict(progress),
                     "sampler": self.sampler.state_dict(),
-                    "data": self.data,
+                    "conditions": self.conditions.record(),
                 }
                 (place / STATE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         forget_older(folder)
@@ -90,25 +97,54 @@ class Weights:
         place = latest_state(folder)
         if place is None:
             return Progress()
-        record = json.loads((place / STATE).read_text(encoding="utf-8"))
-        if record["data"] != self.data:
-            raise DataError(
-                "the run was begun with other training data, so it cannot go on with this. Put the old data back, or "
-                "begin a new run.",
-                place,
+        with _told_if_broken(place):
+            record = json.loads((place / STATE).read_text(encoding="utf-8"))
+            before = record.get("conditions", self.conditions.record())  # the first states did not have them
+            different = Conditions.parse(before).differences(self.conditions)
+        if different:
+            raise DataError(f"the run cannot go on: {'. Also, '.join(different)}. Or begin a new run.", place)
+        with _told_if_broken(place):
+            self.model.load_state_dict(load_file(place / WEIGHTS))
+            groups = self.optimiser.state_dict()["param_groups"]
+            self.optimiser.load_state_dict(
+                {"state": _nested(load_file(place / OPTIMISER)), "param_groups": groups}
             )
-        self.model.load_state_dict(load_file(place / WEIGHTS))
-        groups = self.optimiser.state_dict()["param_groups"]
-        self.optimiser.load_state_dict(
-            {"state": _nested(load_file(place / OPTIMISER)), "param_groups": groups}
-        )
-        self.sampler.load_state_dict(record["sampler"])
+            self.sampler.load_state_dict(record["sampler"])
         return read_progress(place)
+
+
+@contextmanager
+def _told_if_broken(place: Path) -> Iterator[None]:
+    """Whatever a file that is not what was written leads to, as one error."""
+    try:
+        yield
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        SafetensorError,
+    ) as error:
+        told = " ".join(str(error).split())
+        raise DataError(
+            f"this saved state is broken ({type(error).__name__}: {told}). Put back a copy, or begin the run anew with "
+            "--overwrite.",
+            place,
+        ) from error
 
 
 def latest_state(folder: Path) -> Path | None:
     """The newest of the states that are whole."""
     return max(folder.glob("step-*"), default=None)
+
+
+def last_saved_step(run: Path) -> int | None:
+    """The step that a run, or the latest of its attempts, goes on from; None if it begins anew."""
+    folders = [run, *sorted((run / "attempts").glob("seed-*"), key=lambda one: one.stat().st_mtime)[::-1]]
+    states = [place for folder in folders if (place := latest_state(folder / "state")) is not None]
+    return int(states[0].name.removeprefix("step-")) if states else None
 
 
 def forget_older(folder: Path) -> None:
@@ -121,9 +157,10 @@ def forget_older(folder: Path) -> None:
 
 def read_progress(place: Path) -> Progress:
     """Where a run stood when a state was written."""
-    progress = json.loads((place / STATE).read_text(encoding="utf-8"))["progress"]
-    kept = [(int(step), float(score)) for step, score in progress.pop("kept")]
-    return Progress(**progress, kept=kept)
+    with _told_if_broken(place):
+        progress = json.loads((place / STATE).read_text(encoding="utf-8"))["progress"]
+        kept = [(int(step), float(score)) for step, score in progress.pop("kept")]
+        return Progress(**progress, kept=kept)
 
 
 def noise_of_step(seed: int, step: int, process: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from permalign.errors import DataError
 from permalign.training.display import Display
 from permalign.training.run_dir import RunDirectory
 from permalign.training.whole_files import whole_file
@@ -27,7 +28,9 @@ class Tracker:
         if run is not None:
             from torch.utils.tensorboard import SummaryWriter
 
-            kept = [line for line in _whole_lines(run) if json.loads(line)["step"] <= step]
+            kept = [
+                line for number, line in enumerate(_whole_lines(run), 1) if _step(run, number, line) <= step
+            ]
             with whole_file(run.metrics) as file:
                 file.write_text("".join(kept), encoding="utf-8")
             self._file = run.metrics.open("a", encoding="utf-8")
@@ -73,3 +76,10 @@ def _whole_lines(run: RunDirectory) -> list[str]:
         return []
     lines = run.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
     return [line for line in lines if line.endswith("\n")]
+
+
+def _step(run: RunDirectory, number: int, line: str) -> int:
+    try:
+        return int(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        raise DataError("is no record of a step. Remove the line to go on.", run.metrics, number) from None

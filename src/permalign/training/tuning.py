@@ -5,17 +5,22 @@ from pathlib import Path
 
 import optuna
 import yaml
+from sqlalchemy.exc import SQLAlchemyError
 
-from permalign.errors import PermalignError
+from permalign.errors import ConfigError, PermalignError
 from permalign.training.display import Display
 from permalign.training.experiments import load_values, merged, parse_setting
 from permalign.training.options import RunOptions
-from permalign.training.ranges import Range, default_ranges
+from permalign.training.ranges import Range, Value, default_ranges
 from permalign.training.running import train
 from permalign.training.whole_files import whole_file
 
 BEST = "best.yaml"
-COUNTED = (optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)
+COMPLETE = (optuna.trial.TrialState.COMPLETE,)
+ENDED = (*COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)
+STOPPED = "stopped"
+"""The mark of a trial that was interrupted: it has ended, but tells nothing."""
+STORAGE_ERRORS = (optuna.exceptions.OptunaError, SQLAlchemyError, ImportError)
 UNPRUNED = 5
 """Trials that come to their end, before others are measured by them."""
 
@@ -51,33 +56,86 @@ def tune(
     _require_known(values, space)
     folder, display = Path(folder), display or Display()
     folder.mkdir(parents=True, exist_ok=True)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found = optuna.create_study(
-        study_name=study or name,
-        storage=storage or f"sqlite:///{folder / 'study.db'}",
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=None),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED),
-        load_if_exists=True,
-    )
+    found = _open_study(study or name, storage or f"sqlite:///{folder / 'study.db'}")
 
     def run(trial: optuna.Trial) -> float:
-        chosen = {one.option: one.suggest(trial) for one in space}
+        chosen = _suggest(space, trial)
         display.say(
             f"trial {trial.number}: " + ", ".join(f"{option}={value}" for option, value in chosen.items())
         )
-        progress = train(_with(values, chosen), folder / f"trial-{trial.number:04d}", display=Pruning(trial))
+        run_folder = folder / f"trial-{trial.number:04d}"
+        try:
+            progress = train(_with(values, chosen), run_folder, display=Pruning(trial))
+        except KeyboardInterrupt:
+            trial.set_user_attr(STOPPED, True)
+            raise
+        except PermalignError as error:
+            display.say(f"trial {trial.number}: {error}")
+            raise
         return progress.best if progress.best is not None else float("nan")
 
     def tell(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
         display.say(f"trial {trial.number}: {trial.state.name.lower()}, {trial.value}")
-        if study.get_trials(states=COUNTED[:1]):
-            _write_best(folder / BEST, values, study)
+        _write_best(folder / BEST, values, study)
+        if _counted(study) >= trials:
+            study.stop()
 
-    if len(found.get_trials(states=COUNTED)) < trials:
-        enough = optuna.study.MaxTrialsCallback(trials, states=COUNTED)
-        found.optimize(run, callbacks=[tell, enough], catch=(PermalignError,))
+    try:
+        if _counted(found) < trials:
+            found.optimize(run, callbacks=[tell], catch=(PermalignError,))
+        _write_best(folder / BEST, values, found)
+    except _RangeError as error:
+        raise ConfigError(str(error)) from None
+    except STORAGE_ERRORS as error:
+        raise PermalignError(f"the database of the search failed: {_first_line(error)}") from error
     return found
+
+
+class _RangeError(Exception):
+    """Trials cannot be compared; unlike a `PermalignError`, it ends the search and not just a trial."""
+
+
+def _open_study(name: str, storage: str) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        return optuna.create_study(
+            study_name=name,
+            storage=storage,
+            direction="maximize",
+            sampler=optuna.samplers.TPESampler(seed=None),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED),
+            load_if_exists=True,
+        )
+    except (*STORAGE_ERRORS, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"{storage!r} is no database that a search can be kept in: {_first_line(error)} Expected an address such "
+            "as sqlite:///study.db or postgresql://user@host/studies."
+        ) from error
+
+
+def _suggest(space: Sequence[Range], trial: optuna.Trial) -> dict[str, Value]:
+    """A value for every option searched."""
+    chosen: dict[str, Value] = {}
+    for one in space:
+        try:
+            chosen[one.option] = one.suggest(trial)
+        except ValueError as error:
+            trial.set_user_attr(STOPPED, True)
+            raise _RangeError(
+                f"the range of {one.option} is not the one that the search was begun with ({_first_line(error)}) Keep "
+                "the ranges, or begin another search with --study or --out."
+            ) from None
+    return chosen
+
+
+def _counted(study: optuna.Study) -> int:
+    """Trials that came to an end of their own; not those that were stopped, or whose process died."""
+    return sum(STOPPED not in trial.user_attrs for trial in study.get_trials(states=ENDED))
+
+
+def _first_line(error: Exception) -> str:
+    line = (str(error) or type(error).__name__).splitlines()[0]
+    return line if line.endswith(".") else f"{line}."
 
 
 class Pruning(Display):
@@ -111,7 +169,9 @@ def _require_known(values: Mapping[str, object], space: Sequence[Range]) -> None
 
 
 def _write_best(path: Path, values: Mapping[str, object], study: optuna.Study) -> None:
-    """The options of the best trial, as `train` takes them."""
+    """The options of the best trial, as `train` takes them, if any was completed."""
+    if not study.get_trials(states=COMPLETE):
+        return
     best = study.best_trial
     options = RunOptions.parse(_with(values, best.params)).model_dump(mode="json")
     options["description"] = f"Best of {len(study.trials)} trials, {best.value} on dev."
