@@ -19,7 +19,9 @@ def test_every_model_can_be_explained(reorderer, head):
     model = make(reorderer, head)
     account = explain(model, WORDS, beam=2)
     assert account.source == tuple("abcd")
-    assert bool(account.nodes) == (reorderer in ("soft", "hard", "samples", "exact"))
+    options = model.options.reorderer
+    has_trees = options.kind in ("separable", "labelled") and options.decoding != "marginal"
+    assert bool(account.nodes) == has_trees
     if account.order is not None:
         assert sorted(account.order) == [0, 1, 2, 3]
     for row in account.alignment or ():
@@ -40,6 +42,23 @@ def test_every_model_explains_a_given_output(reorderer, head):
     assert account.target == tuple("CBA")
     assert account.sureness.output <= 0
     json.dumps(account.to_json(), allow_nan=False)
+
+
+def test_what_is_written_at_the_end_of_a_sentence_is_said(ssnt_model):
+    account = explain(ssnt_model, "a", "A B C D")
+    for row, end in zip(account.alignment, account.at_end, strict=True):
+        assert sum(row) + end == pytest.approx(1, abs=1e-4)
+    late = [word for word, end in zip(account.target, account.at_end, strict=True) if end >= 0.5]
+    said = [note for note in account.notes if note.startswith("Written at the end")]
+    assert bool(said) == bool(late)
+    model = make("none", "ssnt").eval()
+    torch.nn.init.constant_(model.head.emit.bias, -30.0)  # nothing before the end
+    account = explain(model, "a b", "B A")
+    assert account.at_end == pytest.approx((1, 1), abs=1e-4)
+    assert any(
+        note.startswith("Written at the end of the sentence, at no word of it: B A.")
+        for note in account.notes
+    )
 
 
 def test_the_output_is_the_models_own(ssnt_model):

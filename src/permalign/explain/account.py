@@ -68,6 +68,8 @@ class Account(ShownInNotebooks):
         matrix: ``[position][token]``, how probable it is that the token stands there; None without a distribution.
         alignment: ``[output word][token]``, how probable it is that the token stands behind the word, given the order
             (given the output alone, where a note says so); None where the head has no alignments.
+        at_end: for each output word, how probable it is that it was written behind the last source word, at the end of
+            the sentence; with it a row of `alignment` sums to one. None where a head writes at words alone.
         notes: what there is not and why, and what is not exact.
     """
 
@@ -81,6 +83,7 @@ class Account(ShownInNotebooks):
     unknown: tuple[int, ...] = ()
     matrix: tuple[tuple[float, ...], ...] | None = None
     alignment: tuple[tuple[float, ...], ...] | None = None
+    at_end: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
 
     @property

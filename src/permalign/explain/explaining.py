@@ -56,7 +56,7 @@ def explain(
     if (
         account.target != explanation.target
     ):  # pieces of words that were cut otherwise than the model wrote them
-        account = replace(account, alignment=None)
+        account = replace(account, alignment=None, at_end=None)
     return replace(account, target=explanation.target, segments=explanation.segments)
 
 

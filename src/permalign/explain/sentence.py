@@ -107,23 +107,32 @@ def written_in_order(
     return (found[0].words, found[0].score) if found else ((), -torch.inf)
 
 
+@dataclass(frozen=True)
+class Aligned:
+    """What an account says of the way from source words to output words; see `Account` for all three."""
+
+    segments: tuple[Segment, ...] | None = None
+    alignment: tuple[tuple[float, ...], ...] | None = None
+    at_end: tuple[float, ...] | None = None
+
+
 @torch.no_grad()
-def aligned(
-    sentence: ReadSentence, order: Sequence[int] | None, output: Sequence[int]
-) -> tuple[tuple[Segment, ...] | None, tuple[tuple[float, ...], ...] | None]:
-    """Segments and alignment posteriors of an output, given the order; None for a head without alignments."""
-    if order is None:
-        return None, None
+def aligned(sentence: ReadSentence, order: Sequence[int] | None, output: Sequence[int]) -> Aligned:
+    """Segments and alignment posteriors of an output, given the order; nothing for a head without alignments."""
+    if order is None or not output:
+        return Aligned()
     head, row = sentence.model.head, _row(order, sentence)
     states = take_order(sentence.states, row)
     target, target_lengths = (tensor.to(states.device) for tensor in pad([list(output)]))
     segments = head.segments(states, sentence.lengths, target, target_lengths, row)
     posteriors = head.alignment_posteriors(states, sentence.lengths, target, target_lengths)
-    by_token = None
+    by_token = at_end = None
     if posteriors is not None:
-        cells = posteriors[0, : len(order)].T  # (output word, position); an end cell is left out
+        cells = posteriors[0].T  # (output word, position)
         by_token = rounded(cells[:, row[0].argsort()].tolist())
-    return (None if segments is None else tuple(segments[0])), by_token
+        if cells.shape[1] > len(order):
+            (at_end,) = rounded([cells[:, len(order)].tolist()])
+    return Aligned(None if segments is None else tuple(segments[0]), by_token, at_end)
 
 
 def _row(order: Sequence[int], sentence: ReadSentence) -> Tensor:
@@ -140,7 +149,8 @@ def account_of(
 ) -> Account:
     """Everything about one order of a sentence and one output."""
     distribution = sentence.distribution
-    segments, alignment = aligned(sentence, order, output) if output else (None, None)
+    found = aligned(sentence, order, output)
+    target = tuple(sentence.model.target.pieces(output))
     order_log_prob = entropy = judge = None
     if distribution is not None:
         exact = distribution.double()
@@ -151,10 +161,10 @@ def account_of(
     matrix = expected_matrix(sentence)
     return Account(
         source=sentence.units,
-        target=tuple(sentence.model.target.pieces(output)),
+        target=target,
         order=None if order is None else tuple(order),
         nodes=() if derivation is None else nodes_of(derivation.tree, judge, _normal_form(sentence)),
-        segments=segments,
+        segments=found.segments,
         sureness=Sureness(
             output=finite(output_log_prob),
             derivation=None if derivation is None else finite(tree_log_prob(distribution, derivation)),
@@ -163,8 +173,9 @@ def account_of(
         ),
         unknown=sentence.unknown,
         matrix=matrix,
-        alignment=alignment,
-        notes=(*sentence.notes, *_alignment_note(sentence, segments, output)),
+        alignment=found.alignment,
+        at_end=found.at_end,
+        notes=(*sentence.notes, *_alignment_notes(sentence, found, target)),
     )
 
 
@@ -172,10 +183,16 @@ def _normal_form(sentence: ReadSentence) -> bool:
     return bool(getattr(sentence.distribution, "normal_form", False))
 
 
-def _alignment_note(sentence: ReadSentence, segments: object, output: Sequence[int]) -> tuple[str, ...]:
-    if not output:
+def _alignment_notes(sentence: ReadSentence, found: Aligned, target: Sequence[str]) -> tuple[str, ...]:
+    if not target:
         return ("The output is empty.",)
-    if segments is None and sentence.reordering.order is not None:
+    late = [word for word, share in zip(target, found.at_end or (), strict=False) if share >= 0.5]
+    if late:
+        return (
+            f"Written at the end of the sentence, at no word of it: {' '.join(late)}. The segments tie this to the "
+            "words read since the output before, which need not be behind it.",
+        )
+    if found.segments is None and sentence.reordering.order is not None:
         kind = sentence.model.options.head.kind.replace("_", " ")
         return (f"A head of the kind {kind} has no segments: every output word reads the whole sentence.",)
     return ()
