@@ -303,6 +303,66 @@ def test_a_picture_is_saved(open_page, tmp_path):
     assert (tmp_path / "picture.svg").read_text("utf-8").startswith("<svg")
 
 
+def test_the_picture_that_is_saved_is_the_one_that_is_shown(open_page, browser, tmp_path):
+    query = f"?sentence={quote(SENTENCE)}&checkpoint=step-0000000"
+    page = open_page(query)
+    page.locator(".panel:not([aria-busy]):not(.empty)").wait_for()
+    choice = reordered(page)
+    for place in range(1, 9):
+        page.get_by_label("Sample").fill(str(place))
+        expect_text(page.locator(".sample .value"), f"{place} of 8")
+        page.locator(".panel:not([aria-busy])").wait_for()
+        if reordered(page) != choice:
+            break
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save picture").click()
+    download.value.save_as(tmp_path / "picture.svg")
+    saved = open_file(browser, tmp_path / "picture.svg", color_scheme="dark")
+    assert reordered(saved) == reordered(page) != choice
+    stands_out_on_white(saved)
+    saved.context.close()
+
+
+def open_file(browser, file, **options):
+    page = browser.new_context(**options).new_page()
+    page.goto(file.as_uri())
+    return page
+
+
+def stands_out_on_white(page):
+    ink = page.locator(".source text").first.evaluate("one => getComputedStyle(one).fill")
+    paper = page.locator(".permalign-picture").evaluate("one => getComputedStyle(one).backgroundColor")
+    assert paper == "rgb(255, 255, 255)"
+    assert contrast(ink, paper) > 7
+
+
+def test_a_file_is_as_legible_on_a_dark_system(browser, exact_model, tmp_path):
+    from permalign.explain import explain, svg
+
+    file = tmp_path / "picture.svg"
+    file.write_text(svg(explain(exact_model, SENTENCE)), "utf-8")
+    page = open_file(browser, file, color_scheme="dark")
+    stands_out_on_white(page)
+    page.context.close()
+
+
+def test_other_questions_do_not_stop_a_sample(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}&checkpoint=step-0000000")
+    page.locator(".panel:not([aria-busy]):not(.empty)").wait_for()
+    held = []
+    page.route("**/api/samples", lambda route: held.append(route))
+    page.get_by_label("Sample").fill("2")
+    page.get_by_role("button", name="Ways to decode").click()
+    page.locator(".comparison table, .comparison p").first.wait_for()
+    with page.expect_download():
+        page.get_by_role("button", name="Save picture").click()
+    marked = "document.querySelector('.permalign-picture').dataset.old = 'yes'"
+    page.evaluate(marked)
+    held[0].continue_()
+    page.locator(".permalign-picture:not([data-old])").wait_for()
+    page.locator(".panel:not([aria-busy])").wait_for()
+
+
 def test_a_page_of_its_own_works_without_a_server(browser, exact_model, tmp_path):
     from permalign.explain import compare, explain, html
 

@@ -19,13 +19,14 @@ def html(account: Account, comparison: Comparison | None = None) -> str:
     if comparison is not None:
         body.append(_comparison(comparison))
     script = asset("picture.js") + '\ndocument.querySelectorAll(".permalign-picture").forEach(enliven);'
+    style = "\n".join(asset(f"{name}.css") for name in ("page", "picture", "dark"))
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             f"<title>{safe(title)}</title>",
-            f"<style>{asset('page.css')}\n{asset('picture.css')}</style></head>",
+            f"<style>{style}</style></head>",
             f"<body><main>{''.join(body)}</main>",
             f'<script type="module">{script}</script></body></html>\n',
         ]

@@ -23,7 +23,7 @@ DOUBT = 0.95
 
 
 def svg(account: Account, *, standalone: bool = True) -> str:
-    """The picture of an account; standalone with its style and name space, as a file needs them."""
+    """The picture of an account; standalone with its style (dark on white, whatever the system), as a file needs it."""
     layout = lay_out(account)
     parts = [
         _names(account, layout),
@@ -50,7 +50,7 @@ def svg(account: Account, *, standalone: bool = True) -> str:
 
 
 def style() -> str:
-    """The style sheet of pictures."""
+    """The style sheet of pictures, without that for pages that turn dark."""
     return (files("permalign.explain") / "static" / "picture.css").read_text(encoding="utf-8")
 
 

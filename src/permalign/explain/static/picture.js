@@ -78,3 +78,10 @@ glide.places = (picture) => {
   const words = [...picture.querySelectorAll("[data-from]")];
   return new Map(words.map((word) => [word.dataset.tokens, Number(word.querySelector("text").getAttribute("x"))]));
 };
+
+// A picture as a file of its own. The first ">" ends its opening tag: in attributes the serialiser escapes them.
+export function withStyle(picture, style) {
+  const copy = picture.cloneNode(true);
+  light(copy, []);
+  return new XMLSerializer().serializeToString(copy).replace(">", () => `><style>${style}</style>`);
+}
