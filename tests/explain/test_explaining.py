@@ -160,6 +160,24 @@ def test_samples_follow_their_seed(ssnt_model):
     assert all(isinstance(one, Account) and sorted(one.order) == [0, 1, 2, 3] for one in first)
 
 
+def test_samples_have_the_labels_that_were_drawn():
+    model = make("labelled hard", "tagging")
+    drawn = sample(model, "a b", 200)
+    assert all(node.label is not None for one in drawn for node in one.nodes)
+    trees = {tuple((node.rule, node.label) for node in one.nodes) for one in drawn}
+    assert len(trees) > 10  # 54 there are; two orders alone would have two trees
+    one = drawn[0]
+    assert one.sureness.derivation < one.sureness.order  # which has other labels too
+    assert any("summed over labels" in note for note in one.notes)
+
+
+def test_trees_with_other_labels_are_other_trees():
+    from permalign.explain.account import Comparison, Node, Way
+
+    first, second = (Account(("a",), ("A",), order=(0,), nodes=(Node(0, 1, None, name),)) for name in "xy")
+    assert Comparison.of([Way("one", "", first), Way("other", "", second)], 0.0).trees_differ
+
+
 def test_what_has_no_distribution_has_no_samples():
     model = make("none", "ssnt")
     assert sample(model, WORDS) == ()

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from permalign.explain.account import Judge
+from permalign.explain.labelled import labelled_log_prob, sample_labelled
 from permalign.kernels.layout import words_of_split_count
-from permalign.structures import Derivation, ProbableOrder, SeparablePermutation, Tree
+from permalign.structures import Derivation, LabelledPermutation, ProbableOrder, SeparablePermutation, Tree
 from permalign.structures.derivations import RULES, Rule
 from permalign.structures.inspection import (
     derivation_of_order,
@@ -94,6 +95,8 @@ def tree_log_prob(distribution: OrderDistribution | None, derivation: Derivation
     """
     if isinstance(distribution, SeparablePermutation):
         return log_prob_of_tree(distribution, derivation.tree)
+    if isinstance(distribution, LabelledPermutation):
+        return labelled_log_prob(distribution, derivation.tree)
     return None if hasattr(derivation, "segments") else derivation.log_prob
 
 
@@ -111,6 +114,8 @@ def draw(
     """Sampled orders with their trees: the sampled ones, or else the best of each order."""
     if isinstance(distribution, SeparablePermutation):
         return [(one.order, one) for one in sample_derivations(distribution, count, generator)]
+    if isinstance(distribution, LabelledPermutation):
+        return [(one.order, one) for one in sample_labelled(distribution, count, generator)]
     orders = [tuple(order) for order in distribution.sample((count,), generator)[:, 0].tolist()]
     trees: dict[Any, Derivation | None] = {order: tree_of_order(distribution, order) for order in set(orders)}
     return [(order, trees[order]) for order in orders]

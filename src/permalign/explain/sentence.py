@@ -68,6 +68,10 @@ class ReadSentence:
             notes.append("This model reorders by the best matching: an order, but no tree behind it.")
         elif self.reordering.order is None and self.reordering.matrix is not None:
             notes.append("This model decodes by the expected permutation: a matrix, but no single order.")
+        if kind == "labelled" and self.reordering.order is not None:
+            notes.append(
+                "Nodes are judged summed over labels: by their split and rule, whatever they are called."
+            )
         return tuple(notes)
 
 
