@@ -13,7 +13,7 @@ import uvicorn
 from permalign.explain.runs import find_runs
 from permalign.explain.server.application import application
 from permalign.explain.server.limits import Limits
-from permalign.explain.server.listening import bind
+from permalign.explain.server.listening import bind, configuration
 
 SENTENCE = "a b c d"
 
@@ -23,7 +23,7 @@ def address(exact_run, ssnt_run):
     """The explorer with two runs, in a thread."""
     listening = bind("127.0.0.1", 0)
     app = application(find_runs([exact_run, ssnt_run]), Limits(burst=10_000))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = uvicorn.Server(configuration(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:
