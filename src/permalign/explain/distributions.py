@@ -20,7 +20,7 @@ from permalign.structures.inspection import (
 )
 
 SEARCHED = 200
-"""How many derivations are looked at to find one of a given order, where no chart finds it."""
+"""How many derivations are looked at to find the most probable order, or one of a given order where no chart does."""
 
 
 class OrderDistribution(Protocol):
@@ -95,9 +95,20 @@ def tree_log_prob(distribution: OrderDistribution | None, derivation: Derivation
     """
     if isinstance(distribution, SeparablePermutation):
         return log_prob_of_tree(distribution, derivation.tree)
+    if not hasattr(derivation, "segments"):
+        return derivation.log_prob
+    return (
+        labelled_log_prob(distribution, derivation.tree)
+        if isinstance(distribution, LabelledPermutation)
+        else None
+    )
+
+
+def searched(distribution: OrderDistribution) -> int:
+    """How many derivations to look at: fewer for a long sentence with labels, where each takes its time."""
     if isinstance(distribution, LabelledPermutation):
-        return labelled_log_prob(distribution, derivation.tree)
-    return None if hasattr(derivation, "segments") else derivation.log_prob
+        return min(SEARCHED, max(20, 1000 // distribution.words))
+    return SEARCHED
 
 
 def tree_of_order(distribution: OrderDistribution, order: Sequence[int]) -> Derivation | None:
@@ -105,7 +116,8 @@ def tree_of_order(distribution: OrderDistribution, order: Sequence[int]) -> Deri
     if isinstance(distribution, SeparablePermutation):
         return derivation_of_order(distribution, order)
     wanted = tuple(order)
-    return next((one for one in distribution.top_derivations(SEARCHED)[0] if one.order == wanted), None)
+    found = distribution.top_derivations(searched(distribution))[0]
+    return next((one for one in found if one.order == wanted), None)
 
 
 def draw(

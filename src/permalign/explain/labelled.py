@@ -32,7 +32,8 @@ def sample_labelled(
         exact.lengths,
         uniforms.to(chart.device),
     )
-    return [_weighed(exact, *chosen) for chosen in zip(nodes, leaves, strict=True)]
+    total = exact.log_partition()
+    return [_weighed(exact, *chosen, total) for chosen in zip(nodes, leaves, strict=True)]
 
 
 @torch.no_grad()
@@ -52,11 +53,12 @@ def labelled_log_prob(distribution: LabelledPermutation, tree: Tree) -> float:
     device = distribution.token_scores.device
     inner = torch.tensor(nodes, dtype=torch.int64, device=device).view(1, -1, 5)
     labels = torch.tensor([[label for _, label in leaves]], device=device)
-    return _weighed(distribution.double(), inner, labels).log_prob
+    exact = distribution.double()
+    return _weighed(exact, inner, labels, exact.log_partition()).log_prob
 
 
-def _weighed(exact: LabelledPermutation, nodes: Tensor, leaves: Tensor) -> Derivation:
-    (one,) = weighed_derivations(*_parts(exact), nodes, leaves, exact.lengths, exact.log_partition())
+def _weighed(exact: LabelledPermutation, nodes: Tensor, leaves: Tensor, total: Tensor) -> Derivation:
+    (one,) = weighed_derivations(*_parts(exact), nodes, leaves, exact.lengths, total)
     return one
 
 

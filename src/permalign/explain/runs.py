@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from permalign.errors import DataError
+from permalign.explain.explaining import compare, explain
 from permalign.model import Transducer
 from permalign.saving import CONFIG, WEIGHTS
 
@@ -43,7 +44,8 @@ def load(folder: Path) -> Transducer:
 def find_run(folder: Path, name: str) -> Run:
     """What a run's folder holds; its best model is loaded once, to see that it can be."""
     model = load(folder)
-    model.predict([["a"]], longest=1)  # what compiles or loads at the first sentence does so now
+    explain(model, "a b c")  # what compiles or loads at the first sentence does so now
+    compare(model, "a b c")
     options = model.options
     checkpoints = sorted(
         path

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import log
 
 import torch
 from torch import Tensor
 
 from permalign.decoding.beam import beam_search
-from permalign.explain.account import Account, Sureness, nodes_of, rounded
+from permalign.explain.account import Account, Judge, Sureness, nodes_of, rounded
 from permalign.explain.distributions import OrderDistribution, judge_of, option_weights, tree_log_prob
 from permalign.model import Transducer
 from permalign.reorderers.base import Reordering
@@ -49,6 +50,31 @@ class ReadSentence:
     def unknown(self) -> tuple[int, ...]:
         """The places of words the model does not know."""
         return tuple(place for place, number in enumerate(self.source[0].tolist()) if number == UNKNOWN_ID)
+
+    @cached_property
+    def judge(self) -> Judge | None:
+        """Of a tree's nodes, where there is a distribution; found once for all trees of the sentence."""
+        if self.distribution is None:
+            return None
+        with torch.no_grad():
+            return judge_of(option_weights(self.distribution.double()))
+
+    @cached_property
+    def entropy(self) -> float | None:
+        """Of all trees, in bits."""
+        if self.distribution is None:
+            return None
+        with torch.no_grad():
+            return max(0.0, float(self.distribution.double().entropy()) / log(2))
+
+    @cached_property
+    def matrix(self) -> tuple[tuple[float, ...], ...] | None:
+        """Where each token stands, on average or by a soft matching; None where nothing of the kind is there."""
+        with torch.no_grad():
+            if self.distribution is not None:
+                return rounded(self.distribution.double().expected_matrix()[0].tolist())
+        soft = self.reordering.matrix
+        return None if soft is None or self.reordering.order is not None else rounded(soft[0].tolist())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -155,28 +181,23 @@ def account_of(
     distribution = sentence.distribution
     found = aligned(sentence, order, output)
     target = tuple(sentence.model.target.pieces(output))
-    order_log_prob = entropy = judge = None
-    if distribution is not None:
-        exact = distribution.double()
-        judge = judge_of(option_weights(exact))
-        entropy = max(0.0, float(exact.entropy()) / log(2))
-        if order is not None:
-            order_log_prob = finite(float(exact.log_prob(_row(order, sentence))))
-    matrix = expected_matrix(sentence)
+    order_log_prob = None
+    if distribution is not None and order is not None:
+        order_log_prob = finite(float(distribution.double().log_prob(_row(order, sentence))))
     return Account(
         source=sentence.units,
         target=target,
         order=None if order is None else tuple(order),
-        nodes=() if derivation is None else nodes_of(derivation.tree, judge, _normal_form(sentence)),
+        nodes=() if derivation is None else nodes_of(derivation.tree, sentence.judge, _normal_form(sentence)),
         segments=found.segments,
         sureness=Sureness(
             output=finite(output_log_prob),
             derivation=None if derivation is None else finite(tree_log_prob(distribution, derivation)),
             order=order_log_prob,
-            entropy=entropy,
+            entropy=sentence.entropy,
         ),
         unknown=sentence.unknown,
-        matrix=matrix,
+        matrix=sentence.matrix,
         alignment=found.alignment,
         at_end=found.at_end,
         notes=(*sentence.notes, *_alignment_notes(sentence, found, target)),
@@ -200,14 +221,6 @@ def _alignment_notes(sentence: ReadSentence, found: Aligned, target: Sequence[st
         kind = sentence.model.options.head.kind.replace("_", " ")
         return (f"A head of the kind {kind} has no segments: every output word reads the whole sentence.",)
     return ()
-
-
-def expected_matrix(sentence: ReadSentence) -> tuple[tuple[float, ...], ...] | None:
-    """Where each token stands, on average or by a soft matching; None where nothing of the kind is there."""
-    if sentence.distribution is not None:
-        return rounded(sentence.distribution.double().expected_matrix()[0].tolist())
-    soft = sentence.reordering.matrix
-    return None if soft is None or sentence.reordering.order is not None else rounded(soft[0].tolist())
 
 
 def finite(log_prob: float | None) -> float | None:
