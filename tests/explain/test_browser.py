@@ -179,7 +179,7 @@ def test_two_runs_are_compared(open_page):
     page.get_by_label("Compare with").select_option("ssnt")
     page.locator(".panel .segment").nth(4).wait_for()
     assert page.locator(".panel h2").all_text_contents() == ["exact", "ssnt"]
-    assert "with=ssnt" in page.url
+    page.wait_for_url("**with=ssnt*")
 
 
 def test_an_output_is_explained(open_page):
@@ -201,6 +201,7 @@ def test_an_address_shows_a_colleague_the_same(open_page):
     mine.get_by_label("Sample").first.fill("3")
     expect_text(mine.locator(".sample .value").first, "3 of 8")
     mine.locator(".panel:not([aria-busy])").nth(1).wait_for()
+    mine.wait_for_url("**&sample=3*")
     theirs = open_page("?" + mine.url.split("?")[1])
     expect_text(theirs.locator(".sample .value").first, "3 of 8")
     theirs.locator(".panel:not([aria-busy]):not(.empty)").nth(1).wait_for()
@@ -224,7 +225,12 @@ def test_a_narrow_window_does_not_overflow(open_page, width):
     page = open_page(f"?sentence={quote(sentence)}&with=ssnt", viewport={"width": width, "height": 700})
     page.locator(".panel:not(.empty)").nth(1).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator(".scroller").first.evaluate("one => one.scrollWidth > one.clientWidth")
+    scroller = page.locator(".scroller").first
+    cut = scroller.evaluate("one => one.scrollWidth > one.clientWidth")
+    assert cut == (width < 768)  # smaller, then cut off, and that is to be seen
+    assert scroller.evaluate("one => one.classList.contains('cut')") == cut
+    root, seen = page.locator(".node").first.bounding_box(), scroller.bounding_box()
+    assert seen["x"] <= root["x"] <= seen["x"] + seen["width"]
     for button in page.locator("button:visible").all():
         assert button.bounding_box()["height"] >= 32
 
@@ -237,14 +243,17 @@ def test_a_narrow_window_does_not_overflow(open_page, width):
         "👩‍👩‍👧 🏳️‍🌈 a",
         "\u202eevil a",
         '"><svg onload=alert(1)> a',
+        "x" * 300 + " a",
     ],
 )
 def test_hostile_sentences_are_shown_as_words(open_page, sentence):
-    page = open_page()
+    page = open_page(viewport={"width": 390, "height": 700})
     type_sentence(page, sentence)
     page.locator(".permalign-picture").wait_for()
     assert page.locator(".source .word").count() == len(sentence.split())
     assert page.locator("#panels script, #panels img, #panels [onload]").count() == 0
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    page.wait_for_url("**/?sentence=*")
     shared = open_page("?" + page.url.split("?")[1])
     shared.locator(".permalign-picture").wait_for()
     assert shared.get_by_label("Sentence", exact=True).input_value() == sentence
@@ -256,8 +265,27 @@ def test_ten_thousand_words_are_refused_in_words(open_page):
     message = page.locator("#message.wrong")
     message.wait_for()
     assert re.search(r"10,000 words, but at most 60|has .* characters, but at most", message.inner_text())
+    assert "sentence" not in page.url  # an address is of what was answered
     type_sentence(page, "a b")
     expect_text(output_of(page), "B A")
+    assert page.locator("#message").inner_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("run=nowhere", "There is no run “nowhere” here"),
+        ("with=nowhere", "There is no run “nowhere” here"),
+        ("checkpoint=step-0000007", "exact has no checkpoint “step-0000007” here"),
+    ],
+)
+def test_what_a_shared_address_asks_for_and_is_not_here_is_named(open_page, more, said):
+    page = open_page(f"?sentence={quote(SENTENCE)}&{more}")
+    page.locator("#message.wrong").wait_for()
+    assert said in page.locator("#message").inner_text()
+    assert page.locator(".panel").count() == 0
+    page.get_by_role("button", name="Show").click()
+    expect_text(output_of(page), "D C B A")
     assert page.locator("#message").inner_text() == ""
 
 

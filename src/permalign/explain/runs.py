@@ -130,7 +130,9 @@ class Models:
             raise LookupError(f"there is no run of that name; choose one of {', '.join(self.runs)}.")
         models = self.runs[run].models
         if checkpoint not in models:
-            raise LookupError(f"{run} has no checkpoint of that name; choose one of {', '.join(models)}.")
+            raise LookupError(
+                f"there is no checkpoint of that name in {run}; choose one of {', '.join(models)}."
+            )
         with self._lock:
             key = (run, checkpoint)
             if key not in self._models:

@@ -1,7 +1,7 @@
 // A panel shows what one run makes of the sentence: its choice or a sample, at a checkpoint.
 
 import * as api from "./api.js";
-import { enliven, glide, play, withStyle } from "./picture.js";
+import { enliven, fit, glide, play, withStyle } from "./picture.js";
 
 const BEST = "best";
 
@@ -104,13 +104,15 @@ export class Panel {
     const before = this.find(".permalign-picture");
     const places = before && move === glide ? glide.places(before) : null;
     const open = new Set([...this.element.querySelectorAll(".picture details[open] > summary")].map((one) => one.textContent));
-    this.find(".output bdi").textContent = explained.account.target.join(" ") || "∅";
+    const words = explained.account.target.flatMap((word) => [isolated(word), " "]).slice(0, -1);
+    this.find(".output bdi").replaceChildren(...(words.length ? words : ["∅"]));
     this.find(".picture").replaceChildren(...markup.childNodes);
     for (const summary of this.element.querySelectorAll(".picture summary")) {
       summary.parentElement.open = open.has(summary.textContent); // what was unfolded stays so
     }
     const picture = this.find(".permalign-picture");
     enliven(picture);
+    fit(picture);
     if (places) glide(picture, places);
     else play(picture);
   }
@@ -176,6 +178,13 @@ export class Panel {
       URL.revokeObjectURL(link.href);
     });
   }
+}
+
+// A word that cannot turn those beside it around.
+function isolated(word) {
+  const element = document.createElement("bdi");
+  element.textContent = word;
+  return element;
 }
 
 function waysTable(comparison) {
