@@ -13,7 +13,7 @@ import uvicorn
 from permalign.explain.runs import find_runs
 from permalign.explain.server.application import application
 from permalign.explain.server.limits import Limits
-from permalign.explain.server.listening import bind
+from permalign.explain.server.listening import bind, configuration
 
 SENTENCE = "a b c d"
 
@@ -23,7 +23,7 @@ def address(exact_run, ssnt_run):
     """The explorer with two runs, in a thread."""
     listening = bind("127.0.0.1", 0)
     app = application(find_runs([exact_run, ssnt_run]), Limits(burst=10_000))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = uvicorn.Server(configuration(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:
@@ -179,7 +179,7 @@ def test_two_runs_are_compared(open_page):
     page.get_by_label("Compare with").select_option("ssnt")
     page.locator(".panel .segment").nth(4).wait_for()
     assert page.locator(".panel h2").all_text_contents() == ["exact", "ssnt"]
-    assert "with=ssnt" in page.url
+    page.wait_for_url("**with=ssnt*")
 
 
 def test_an_output_is_explained(open_page):
@@ -201,6 +201,7 @@ def test_an_address_shows_a_colleague_the_same(open_page):
     mine.get_by_label("Sample").first.fill("3")
     expect_text(mine.locator(".sample .value").first, "3 of 8")
     mine.locator(".panel:not([aria-busy])").nth(1).wait_for()
+    mine.wait_for_url("**&sample=3*")
     theirs = open_page("?" + mine.url.split("?")[1])
     expect_text(theirs.locator(".sample .value").first, "3 of 8")
     theirs.locator(".panel:not([aria-busy]):not(.empty)").nth(1).wait_for()
@@ -224,7 +225,12 @@ def test_a_narrow_window_does_not_overflow(open_page, width):
     page = open_page(f"?sentence={quote(sentence)}&with=ssnt", viewport={"width": width, "height": 700})
     page.locator(".panel:not(.empty)").nth(1).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator(".scroller").first.evaluate("one => one.scrollWidth > one.clientWidth")
+    scroller = page.locator(".scroller").first
+    cut = scroller.evaluate("one => one.scrollWidth > one.clientWidth")
+    assert cut == (width < 768)  # smaller, then cut off, and that is to be seen
+    assert scroller.evaluate("one => one.classList.contains('cut')") == cut
+    root, seen = page.locator(".node").first.bounding_box(), scroller.bounding_box()
+    assert seen["x"] <= root["x"] <= seen["x"] + seen["width"]
     for button in page.locator("button:visible").all():
         assert button.bounding_box()["height"] >= 32
 
@@ -237,14 +243,17 @@ def test_a_narrow_window_does_not_overflow(open_page, width):
         "👩‍👩‍👧 🏳️‍🌈 a",
         "\u202eevil a",
         '"><svg onload=alert(1)> a',
+        "x" * 300 + " a",
     ],
 )
 def test_hostile_sentences_are_shown_as_words(open_page, sentence):
-    page = open_page()
+    page = open_page(viewport={"width": 390, "height": 700})
     type_sentence(page, sentence)
     page.locator(".permalign-picture").wait_for()
     assert page.locator(".source .word").count() == len(sentence.split())
     assert page.locator("#panels script, #panels img, #panels [onload]").count() == 0
+    assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+    page.wait_for_url("**/?sentence=*")
     shared = open_page("?" + page.url.split("?")[1])
     shared.locator(".permalign-picture").wait_for()
     assert shared.get_by_label("Sentence", exact=True).input_value() == sentence
@@ -256,8 +265,27 @@ def test_ten_thousand_words_are_refused_in_words(open_page):
     message = page.locator("#message.wrong")
     message.wait_for()
     assert re.search(r"10,000 words, but at most 60|has .* characters, but at most", message.inner_text())
+    assert "sentence" not in page.url  # an address is of what was answered
     type_sentence(page, "a b")
     expect_text(output_of(page), "B A")
+    assert page.locator("#message").inner_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("run=nowhere", "There is no run “nowhere” here"),
+        ("with=nowhere", "There is no run “nowhere” here"),
+        ("checkpoint=step-0000007", "exact has no checkpoint “step-0000007” here"),
+    ],
+)
+def test_what_a_shared_address_asks_for_and_is_not_here_is_named(open_page, more, said):
+    page = open_page(f"?sentence={quote(SENTENCE)}&{more}")
+    page.locator("#message.wrong").wait_for()
+    assert said in page.locator("#message").inner_text()
+    assert page.locator(".panel").count() == 0
+    page.get_by_role("button", name="Show").click()
+    expect_text(output_of(page), "D C B A")
     assert page.locator("#message").inner_text() == ""
 
 
@@ -301,6 +329,66 @@ def test_a_picture_is_saved(open_page, tmp_path):
         page.get_by_role("button", name="Save picture").click()
     download.value.save_as(tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").read_text("utf-8").startswith("<svg")
+
+
+def test_the_picture_that_is_saved_is_the_one_that_is_shown(open_page, browser, tmp_path):
+    query = f"?sentence={quote(SENTENCE)}&checkpoint=step-0000000"
+    page = open_page(query)
+    page.locator(".panel:not([aria-busy]):not(.empty)").wait_for()
+    choice = reordered(page)
+    for place in range(1, 9):
+        page.get_by_label("Sample").fill(str(place))
+        expect_text(page.locator(".sample .value"), f"{place} of 8")
+        page.locator(".panel:not([aria-busy])").wait_for()
+        if reordered(page) != choice:
+            break
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save picture").click()
+    download.value.save_as(tmp_path / "picture.svg")
+    saved = open_file(browser, tmp_path / "picture.svg", color_scheme="dark")
+    assert reordered(saved) == reordered(page) != choice
+    stands_out_on_white(saved)
+    saved.context.close()
+
+
+def open_file(browser, file, **options):
+    page = browser.new_context(**options).new_page()
+    page.goto(file.as_uri())
+    return page
+
+
+def stands_out_on_white(page):
+    ink = page.locator(".source text").first.evaluate("one => getComputedStyle(one).fill")
+    paper = page.locator(".permalign-picture").evaluate("one => getComputedStyle(one).backgroundColor")
+    assert paper == "rgb(255, 255, 255)"
+    assert contrast(ink, paper) > 7
+
+
+def test_a_file_is_as_legible_on_a_dark_system(browser, exact_model, tmp_path):
+    from permalign.explain import explain, svg
+
+    file = tmp_path / "picture.svg"
+    file.write_text(svg(explain(exact_model, SENTENCE)), "utf-8")
+    page = open_file(browser, file, color_scheme="dark")
+    stands_out_on_white(page)
+    page.context.close()
+
+
+def test_other_questions_do_not_stop_a_sample(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}&checkpoint=step-0000000")
+    page.locator(".panel:not([aria-busy]):not(.empty)").wait_for()
+    held = []
+    page.route("**/api/samples", lambda route: held.append(route))
+    page.get_by_label("Sample").fill("2")
+    page.get_by_role("button", name="Ways to decode").click()
+    page.locator(".comparison table, .comparison p").first.wait_for()
+    with page.expect_download():
+        page.get_by_role("button", name="Save picture").click()
+    marked = "document.querySelector('.permalign-picture').dataset.old = 'yes'"
+    page.evaluate(marked)
+    held[0].continue_()
+    page.locator(".permalign-picture:not([data-old])").wait_for()
+    page.locator(".panel:not([aria-busy])").wait_for()
 
 
 def test_a_page_of_its_own_works_without_a_server(browser, exact_model, tmp_path):

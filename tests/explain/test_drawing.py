@@ -81,6 +81,22 @@ def test_text_shows_labels_and_leaves_of_several_words():
     assert "she    → ∅" in shown
 
 
+def test_text_steers_no_terminal():
+    evil = ("\x1b]0;x\x07", "\x9b2J", "\u202eevil", "a\x7f", "\ud800")
+    account = Account(evil, evil, order=tuple(range(5)), notes=evil)
+    shown = text(account)
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", shown)
+    assert "\ufffdevil" in shown
+
+
+def test_names_of_leaves_stand_beside_their_branches():
+    nodes = (Node(0, 2, "S", "top", (1, 2)), Node(0, 1, None, "left"), Node(1, 2, None, "right"))
+    account = Account(("a", "b"), (), order=(0, 1), nodes=nodes)
+    places, names = lay_out(account).nodes, {part.text: part for part in classes(parsed(account), "label")}
+    assert float(names["left"].get("x")) < places[1][0]
+    assert float(names["right"].get("x")) > places[2][0]
+
+
 def test_text_aligns_wide_characters():
     account = Account(("日本", "a"), ("x",), order=(1, 0))
     lines = text(account).split("Order\n")[1].splitlines()
@@ -170,7 +186,7 @@ def test_long_words_are_shortened_but_named():
 def test_what_is_seen_is_also_said():
     said = in_words(LABELLED)
     assert "inverted VP" in said
-    assert "<bdi>a song</bdi> → <bdi>LIED</bdi>" in said
+    assert "<bdi>a</bdi> <bdi>song</bdi> → <bdi>LIED</bdi>" in said
     segments = classes(parsed(LABELLED), "segment")
     assert [part.get("aria-label") for part in segments] == [
         "LIED, from a song",

@@ -19,8 +19,9 @@ def test_every_model_can_be_explained(reorderer, head):
     model = make(reorderer, head)
     account = explain(model, WORDS, beam=2)
     assert account.source == tuple("abcd")
-    by_trees = getattr(model.reorderer, "decoding", "marginal") != "marginal"
-    assert bool(account.nodes) == by_trees
+    options = model.options.reorderer
+    has_trees = options.kind in ("separable", "labelled") and options.decoding != "marginal"
+    assert bool(account.nodes) == has_trees
     if account.order is not None:
         assert sorted(account.order) == [0, 1, 2, 3]
     for row in account.alignment or ():
@@ -41,6 +42,23 @@ def test_every_model_explains_a_given_output(reorderer, head):
     assert account.target == tuple("CBA")
     assert account.sureness.output <= 0
     json.dumps(account.to_json(), allow_nan=False)
+
+
+def test_what_is_written_at_the_end_of_a_sentence_is_said(ssnt_model):
+    account = explain(ssnt_model, "a", "A B C D")
+    for row, end in zip(account.alignment, account.at_end, strict=True):
+        assert sum(row) + end == pytest.approx(1, abs=1e-4)
+    late = [word for word, end in zip(account.target, account.at_end, strict=True) if end >= 0.5]
+    said = [note for note in account.notes if note.startswith("Written at the end")]
+    assert bool(said) == bool(late)
+    model = make("none", "ssnt").eval()
+    torch.nn.init.constant_(model.head.emit.bias, -30.0)  # nothing before the end
+    account = explain(model, "a b", "B A")
+    assert account.at_end == pytest.approx((1, 1), abs=1e-4)
+    assert any(
+        note.startswith("Written at the end of the sentence, at no word of it: B A.")
+        for note in account.notes
+    )
 
 
 def test_the_output_is_the_models_own(ssnt_model):
@@ -140,6 +158,24 @@ def test_samples_follow_their_seed(ssnt_model):
     assert len(first) == 5
     assert sample(ssnt_model, WORDS, 5, seed=3) == first
     assert all(isinstance(one, Account) and sorted(one.order) == [0, 1, 2, 3] for one in first)
+
+
+def test_samples_have_the_labels_that_were_drawn():
+    model = make("labelled hard", "tagging")
+    drawn = sample(model, "a b", 200)
+    assert all(node.label is not None for one in drawn for node in one.nodes)
+    trees = {tuple((node.rule, node.label) for node in one.nodes) for one in drawn}
+    assert len(trees) > 10  # 54 there are; two orders alone would have two trees
+    one = drawn[0]
+    assert one.sureness.derivation < one.sureness.order  # which has other labels too
+    assert any("summed over labels" in note for note in one.notes)
+
+
+def test_trees_with_other_labels_are_other_trees():
+    from permalign.explain.account import Comparison, Node, Way
+
+    first, second = (Account(("a",), ("A",), order=(0,), nodes=(Node(0, 1, None, name),)) for name in "xy")
+    assert Comparison.of([Way("one", "", first), Way("other", "", second)], 0.0).trees_differ
 
 
 def test_what_has_no_distribution_has_no_samples():

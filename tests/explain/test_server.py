@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 import time
 
@@ -271,6 +272,13 @@ def test_few_models_are_kept_in_memory(exact_run):
     models.get("exact", "step-0000080")
     assert len(models._models) == 2
     assert models.get("exact") is not first
+
+
+def test_a_checkpoint_that_is_the_best_is_not_shown_twice(exact_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(exact_run, run)
+    shutil.copytree(run / "model", run / "checkpoints" / "step-0000160")
+    assert list(find_run(run, "run").models) == ["best", "step-0000000", "step-0000080"]
 
 
 def test_a_run_twice_has_two_names(exact_run):

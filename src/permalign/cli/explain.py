@@ -1,6 +1,7 @@
 """``permalign explain``: how a model gets from a sentence to its output."""
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,7 +47,7 @@ def explain(
     from permalign.explain import html as page_of
     from permalign.explain import svg as picture_of
     from permalign.explain import text as text_of
-    from permalign.explain.text import compared
+    from permalign.explain.text import STEERING, compared
 
     if svg is not None:
         _write(svg, picture_of(account))
@@ -56,11 +57,17 @@ def explain(
         record = account.to_json()
         if compare:
             record["comparison"] = None if comparison is None else comparison.to_json()
-        typer.echo(json.dumps(record, ensure_ascii=False, indent=2))
+        written = json.dumps(record, ensure_ascii=False, indent=2)
+        typer.echo("\n".join(STEERING.sub(_escaped, line) for line in written.split("\n")))
         return
     typer.echo(text_of(account))
     if compare:
         typer.echo("\n" + (compared(comparison) if comparison else "This model has one way to decode only."))
+
+
+def _escaped(character: re.Match[str]) -> str:
+    """As JSON writes a character that a terminal would obey."""
+    return f"\\u{ord(character[0]):04x}"
 
 
 def _write(path: Path, content: str) -> None:

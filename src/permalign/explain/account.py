@@ -22,7 +22,7 @@ class Node:
         rule: S (straight: its parts stay in order), I (inverted: they swap), None for a leaf.
         label: what else the grammar calls it; None where nodes have no names.
         children: the places of its parts in `Account.nodes`, left part first; none for a leaf.
-        probability: how probable this split and rule are, given that the span is a constituent.
+        probability: how probable this split and rule are, given that the span is a constituent; of all labels together.
         entropy: how undecided the span's options are, in bits.
     """
 
@@ -68,6 +68,8 @@ class Account(ShownInNotebooks):
         matrix: ``[position][token]``, how probable it is that the token stands there; None without a distribution.
         alignment: ``[output word][token]``, how probable it is that the token stands behind the word, given the order
             (given the output alone, where a note says so); None where the head has no alignments.
+        at_end: for each output word, how probable it is that it was written behind the last source word, at the end of
+            the sentence; with it a row of `alignment` sums to one. None where a head writes at words alone.
         notes: what there is not and why, and what is not exact.
     """
 
@@ -81,6 +83,7 @@ class Account(ShownInNotebooks):
     unknown: tuple[int, ...] = ()
     matrix: tuple[tuple[float, ...], ...] | None = None
     alignment: tuple[tuple[float, ...], ...] | None = None
+    at_end: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -115,7 +118,7 @@ class Comparison:
     Attributes:
         ways: greedy, Viterbi, and the most probable permutation.
         gap: by how much another order's probability could exceed the last one's; 0 when it is proven best.
-        trees_differ: whether the trees are not all the same.
+        trees_differ: whether the trees are not all the same, labels included.
         orders_differ: whether the orders are not all the same.
         outputs_differ: whether the outputs are not all the same.
     """
@@ -130,7 +133,9 @@ class Comparison:
     def of(cls, ways: Sequence[Way], gap: float) -> "Comparison":
         """A comparison that has seen what differs."""
         accounts = [way.account for way in ways]
-        shapes = {tuple((node.start, node.end, node.rule) for node in one.nodes) for one in accounts}
+        shapes = {
+            tuple((node.start, node.end, node.rule, node.label) for node in one.nodes) for one in accounts
+        }
         orders, outputs = {one.order for one in accounts}, {one.target for one in accounts}
         return cls(tuple(ways), gap, len(shapes) > 1, len(orders) > 1, len(outputs) > 1)
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from permalign.explain.account import Judge
+from permalign.explain.labelled import labelled_log_prob, sample_labelled
 from permalign.kernels.layout import words_of_split_count
-from permalign.structures import Derivation, ProbableOrder, SeparablePermutation, Tree
+from permalign.structures import Derivation, LabelledPermutation, ProbableOrder, SeparablePermutation, Tree
 from permalign.structures.derivations import RULES, Rule
 from permalign.structures.inspection import (
     derivation_of_order,
@@ -19,7 +20,7 @@ from permalign.structures.inspection import (
 )
 
 SEARCHED = 200
-"""How many derivations are looked at to find one of a given order, where no chart finds it."""
+"""How many derivations are looked at to find the most probable order, or one of a given order where no chart does."""
 
 
 class OrderDistribution(Protocol):
@@ -94,7 +95,20 @@ def tree_log_prob(distribution: OrderDistribution | None, derivation: Derivation
     """
     if isinstance(distribution, SeparablePermutation):
         return log_prob_of_tree(distribution, derivation.tree)
-    return None if hasattr(derivation, "segments") else derivation.log_prob
+    if not hasattr(derivation, "segments"):
+        return derivation.log_prob
+    return (
+        labelled_log_prob(distribution, derivation.tree)
+        if isinstance(distribution, LabelledPermutation)
+        else None
+    )
+
+
+def searched(distribution: OrderDistribution) -> int:
+    """How many derivations to look at: fewer for a long sentence with labels, where each takes its time."""
+    if isinstance(distribution, LabelledPermutation):
+        return min(SEARCHED, max(20, 1000 // distribution.words))
+    return SEARCHED
 
 
 def tree_of_order(distribution: OrderDistribution, order: Sequence[int]) -> Derivation | None:
@@ -102,7 +116,8 @@ def tree_of_order(distribution: OrderDistribution, order: Sequence[int]) -> Deri
     if isinstance(distribution, SeparablePermutation):
         return derivation_of_order(distribution, order)
     wanted = tuple(order)
-    return next((one for one in distribution.top_derivations(SEARCHED)[0] if one.order == wanted), None)
+    found = distribution.top_derivations(searched(distribution))[0]
+    return next((one for one in found if one.order == wanted), None)
 
 
 def draw(
@@ -111,6 +126,8 @@ def draw(
     """Sampled orders with their trees: the sampled ones, or else the best of each order."""
     if isinstance(distribution, SeparablePermutation):
         return [(one.order, one) for one in sample_derivations(distribution, count, generator)]
+    if isinstance(distribution, LabelledPermutation):
+        return [(one.order, one) for one in sample_labelled(distribution, count, generator)]
     orders = [tuple(order) for order in distribution.sample((count,), generator)[:, 0].tolist()]
     trees: dict[Any, Derivation | None] = {order: tree_of_order(distribution, order) for order in set(orders)}
     return [(order, trees[order]) for order in orders]

@@ -6,14 +6,11 @@ from dataclasses import replace
 import torch
 
 from permalign.explain.account import Account, Comparison, Way
-from permalign.explain.distributions import OrderDistribution, draw, tree_of_order
+from permalign.explain.distributions import OrderDistribution, draw, searched, tree_of_order
 from permalign.explain.given import explain_given
 from permalign.explain.sentence import ReadSentence, account_of, read, written_in_order
 from permalign.model import Transducer
 from permalign.structures import Derivation
-
-DERIVATIONS = 200
-"""How many derivations the search for the most probable permutation looks at."""
 
 WAYS = {
     "greedy": "the locally best rule of every span, from the root down",
@@ -56,7 +53,7 @@ def explain(
     if (
         account.target != explanation.target
     ):  # pieces of words that were cut otherwise than the model wrote them
-        account = replace(account, alignment=None)
+        account = replace(account, alignment=None, at_end=None)
     return replace(account, target=explanation.target, segments=explanation.segments)
 
 
@@ -96,13 +93,13 @@ Choice = tuple[tuple[int, ...], Derivation | None]
 @torch.no_grad()
 def _choices(distribution: OrderDistribution) -> tuple[dict[str, Choice], float]:
     """An order for each way to decode, and the gap of the last."""
-    probable = distribution.most_probable_order(DERIVATIONS)
+    probable = distribution.most_probable_order(searched(distribution))
     order = tuple(probable.order[0].tolist())
     (greedy,), (best,) = distribution.greedy_derivation(), distribution.best_derivation()
     choices: dict[str, Choice] = {
         "greedy": (greedy.order, greedy),
         "viterbi": (best.order, best),
-        "permutation": (order, tree_of_order(distribution, order)),
+        "permutation": (order, best if order == best.order else tree_of_order(distribution, order)),
     }
     return choices, float(probable.gap)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from permalign.errors import PermalignError
 from permalign.explain.account import Account
+from permalign.explain.heatmap import with_end
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +51,7 @@ def alignment(account: Account) -> "Figure":
     """
     if account.alignment is None:
         raise ValueError("this account has no alignment: its head has none, or it has no discrete order.")
-    return _matrix(account.alignment, account.target, account.source, "output", "source")
+    return _matrix(*with_end(account), "output", "source")
 
 
 def accuracy_by_length(results: Mapping[str, Iterable[tuple[int, bool]]]) -> "Figure":

@@ -17,9 +17,25 @@ def heatmaps(account: Account) -> str:
         drawn = heatmap(account.matrix, places, account.source, "place")
         parts.append(_folded("Where each word stands", drawn))
     if account.alignment is not None:
-        drawn = heatmap(account.alignment, account.target, account.source, "output word")
+        drawn = heatmap(*with_end(account), "output word")
         parts.append(_folded("What stands behind each output word", drawn))
     return "".join(parts)
+
+
+END = "(end of sentence)"
+
+
+def with_end(account: Account) -> tuple[Sequence[Sequence[float]], Sequence[str], Sequence[str]]:
+    """The alignment with its rows' and columns' names: a last column for the end of the sentence, if words come of it.
+
+    >>> with_end(Account(("a",), ("b",), alignment=((0.25,),), at_end=(0.75,)))
+    ([(0.25, 0.75)], ('b',), ('a', '(end of sentence)'))
+    """
+    rows = account.alignment or ()
+    if account.at_end is None:
+        return rows, account.target, account.source
+    longer = [(*row, end) for row, end in zip(rows, account.at_end, strict=True)]
+    return longer, account.target, (*account.source, END)
 
 
 def heatmap(values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], what: str) -> str:

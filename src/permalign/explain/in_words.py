@@ -1,7 +1,7 @@
 """Accounts in words, as HTML: what a picture shows, for those who hear a page, and the figures for all."""
 
 from permalign.explain.account import Account, Node
-from permalign.explain.markup import safe
+from permalign.explain.markup import isolated, safe
 from permalign.explain.picture import NAMES
 from permalign.explain.text import probability
 
@@ -35,11 +35,11 @@ def in_words(account: Account) -> str:
     """Order, segments and tree as paragraphs and lists."""
     parts = []
     if account.reordered is not None:
-        parts.append(f"<p>Read in this order: <bdi>{safe(' '.join(account.reordered))}</bdi></p>")
+        parts.append(f"<p>Read in this order: {isolated(account.reordered)}</p>")
     if account.segments:
         items = "".join(
-            f"<li><bdi>{safe(' '.join(account.source[token] for token in segment.source) or 'nothing')}</bdi> → "
-            f"<bdi>{safe(' '.join(account.target[word] for word in segment.target) or 'nothing')}</bdi></li>"
+            f"<li>{isolated(account.source[token] for token in segment.source) or 'nothing'} → "
+            f"{isolated(account.target[word] for word in segment.target) or 'nothing'}</li>"
             for segment in account.segments
         )
         parts.append(f"<p>Segments:</p><ol>{items}</ol>")
@@ -57,7 +57,7 @@ def tree_list(account: Account) -> str:
         if isinstance(part, str):
             written.append(part)
             continue
-        words = f"<bdi>{safe(' '.join(account.source[part.start : part.end]))}</bdi>"
+        words = isolated(account.source[part.start : part.end])
         label = "" if part.label is None else f" {safe(part.label)}"
         if part.rule is None:
             written.append(words + label)
@@ -73,4 +73,4 @@ def tree_list(account: Account) -> str:
 
 def notes_list(account: Account) -> str:
     """What there is not and why, and what is not exact."""
-    return "".join(f'<p class="note">{safe(note)}</p>' for note in account.notes)
+    return "".join(f'<p class="note">{isolated(note.split(" "))}</p>' for note in account.notes)

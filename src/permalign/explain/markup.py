@@ -1,6 +1,7 @@
 """Text inside HTML and SVG: escaped, and without characters that no document may have."""
 
 import re
+from collections.abc import Iterable
 from html import escape
 from unicodedata import category, combining, east_asian_width
 
@@ -18,6 +19,15 @@ def safe(text: object) -> str:
     '&lt;b&gt;&#x27;x&#x27; &amp; �&lt;/b&gt;'
     """
     return escape(FORBIDDEN.sub("\ufffd", str(text)), quote=True)
+
+
+def isolated(words: Iterable[str]) -> str:
+    """Words with spaces between them, each of them unable to turn those beside it around.
+
+    >>> isolated(["a", "b"])
+    '<bdi>a</bdi> <bdi>b</bdi>'
+    """
+    return " ".join(f"<bdi>{safe(word)}</bdi>" for word in words)
 
 
 def element(name: str, content: str = "", /, **attributes: object) -> str:

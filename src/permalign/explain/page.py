@@ -5,7 +5,7 @@ from importlib.resources import files
 from permalign.explain.account import Account, Comparison
 from permalign.explain.heatmap import heatmaps
 from permalign.explain.in_words import in_words, notes_list, sureness_list
-from permalign.explain.markup import safe
+from permalign.explain.markup import isolated, safe
 from permalign.explain.picture import svg
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -18,14 +18,18 @@ def html(account: Account, comparison: Comparison | None = None) -> str:
     body = [_section("", account)]
     if comparison is not None:
         body.append(_comparison(comparison))
-    script = asset("picture.js") + '\ndocument.querySelectorAll(".permalign-picture").forEach(enliven);'
+    script = (
+        asset("picture.js")
+        + '\ndocument.querySelectorAll(".permalign-picture").forEach((one) => { enliven(one); fit(one); });'
+    )
+    style = "\n".join(asset(f"{name}.css") for name in ("page", "picture", "dark"))
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             f"<title>{safe(title)}</title>",
-            f"<style>{asset('page.css')}\n{asset('picture.css')}</style></head>",
+            f"<style>{style}</style></head>",
             f"<body><main>{''.join(body)}</main>",
             f'<script type="module">{script}</script></body></html>\n',
         ]
@@ -47,8 +51,8 @@ def asset(name: str) -> str:
 
 
 def _section(heading: str, account: Account) -> str:
-    head = f"<h2>{safe(heading)}</h2>" if heading else f"<h1><bdi>{safe(' '.join(account.source))}</bdi></h1>"
-    output = f'<p class="output"><bdi>{safe(" ".join(account.target) or "∅")}</bdi></p>'
+    head = f"<h2>{safe(heading)}</h2>" if heading else f"<h1>{isolated(account.source)}</h1>"
+    output = f'<p class="output">{isolated(account.target) or "∅"}</p>'
     return f"<section>{head}{output}{fragment(account)}</section>"
 
 

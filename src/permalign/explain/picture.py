@@ -23,7 +23,7 @@ DOUBT = 0.95
 
 
 def svg(account: Account, *, standalone: bool = True) -> str:
-    """The picture of an account; standalone with its style and name space, as a file needs them."""
+    """The picture of an account; standalone with its style (dark on white, whatever the system), as a file needs it."""
     layout = lay_out(account)
     parts = [
         _names(account, layout),
@@ -50,7 +50,7 @@ def svg(account: Account, *, standalone: bool = True) -> str:
 
 
 def style() -> str:
-    """The style sheet of pictures."""
+    """The style sheet of pictures, without that for pages that turn dark."""
     return (files("permalign.explain") / "static" / "picture.css").read_text(encoding="utf-8")
 
 
@@ -73,11 +73,12 @@ def _names(account: Account, layout: Layout) -> str:
 def _tree(account: Account, layout: Layout) -> str:
     """Branches first, so that nodes lie on them; then nodes from the leaves up, as the tree grows."""
     found = heights(account.nodes)
-    branches, nodes = [], []
+    branches, nodes, away = [], [], {}
     for place, node in enumerate(account.nodes):
         x, y = layout.nodes[place]
         for child in node.children:
             to_x, to_y = layout.nodes[child]
+            away[child] = -1 if to_x < x else 1
             branches.append(
                 element(
                     "path", class_="branch", d=_path("M", x, y, "L", to_x, to_y), data_height=found[place]
@@ -86,7 +87,7 @@ def _tree(account: Account, layout: Layout) -> str:
         if node.rule is not None:
             nodes.append(_node(node, account.source, (x, y), found[place], _split(account, node)))
         elif node.end - node.start > 1 or node.label is not None:
-            nodes.append(_leaf(node, account.source, layout, (x, y)))
+            nodes.append(_leaf(node, account.source, layout, (x, y), away.get(place, 1)))
     return element("g", "".join(branches), aria_hidden="true") + "".join(nodes)
 
 
@@ -126,13 +127,14 @@ def _node(node: Node, words: Sequence[str], at: tuple[float, float], height: int
     )
 
 
-def _leaf(node: Node, words: Sequence[str], layout: Layout, at: tuple[float, float]) -> str:
-    """A bracket over the words of a leaf that has several, or its name."""
+def _leaf(node: Node, words: Sequence[str], layout: Layout, at: tuple[float, float], away: int) -> str:
+    """A bracket over the words of a leaf that has several, or its name: on the side where no branch comes from."""
     left, right = layout.source[node.start].left, layout.source[node.end - 1].right
     content = element("title", safe(name_of(node, words)))
     content += element("path", d=_path("M", left, at[1], "H", right), class_="bracket")
     if node.label is not None:
-        content += element("text", safe(shortened(node.label)), x=at[0] + 6, y=at[1] - 8, class_="label leaf")
+        side = "label leaf" if away > 0 else "label"
+        content += element("text", safe(shortened(node.label)), x=at[0] + 6 * away, y=at[1] - 8, class_=side)
     return element("g", content, class_="leaf", aria_hidden="true")
 
 

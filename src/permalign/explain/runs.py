@@ -3,12 +3,15 @@
 import json
 from collections import OrderedDict
 from dataclasses import dataclass
+from filecmp import cmp
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 
 from permalign.errors import DataError
+from permalign.explain.explaining import compare, explain
 from permalign.model import Transducer
+from permalign.saving import CONFIG, WEIGHTS
 
 BEST = "best"
 
@@ -19,7 +22,8 @@ class Run:
 
     Attributes:
         name: what it is called in the explorer.
-        models: the folder of every model in it: the best, and checkpoints by their names, oldest first.
+        models: the folder of every model in it: the best, and checkpoints by their names, oldest first. One that is the
+            best itself is not there twice.
         about: what it is made of, in a few words.
         examples: sentences to try, short ones of those it was tested on.
     """
@@ -40,10 +44,13 @@ def load(folder: Path) -> Transducer:
 def find_run(folder: Path, name: str) -> Run:
     """What a run's folder holds; its best model is loaded once, to see that it can be."""
     model = load(folder)
-    model.predict([["a"]], longest=1)  # what compiles or loads at the first sentence does so now
+    explain(model, "a b c")  # what compiles or loads at the first sentence does so now
+    compare(model, "a b c")
     options = model.options
     checkpoints = sorted(
-        path for path in folder.glob("checkpoints/step-*") if (path / "config.json").is_file()
+        path
+        for path in folder.glob("checkpoints/step-*")
+        if (path / CONFIG).is_file() and not _same_model(path, folder)
     )
     models = {BEST: folder, **{path.name: path for path in checkpoints}}
     reorderer: str = options.reorderer.kind
@@ -51,6 +58,12 @@ def find_run(folder: Path, name: str) -> Run:
         reorderer = f"separable ({options.reorderer.objective})"
     about = f"reorderer {reorderer}, head {options.head.kind.replace('_', ' ')}"
     return Run(name, models, about, _examples(folder / "predictions" / "dev.jsonl"))
+
+
+def _same_model(checkpoint: Path, folder: Path) -> bool:
+    """Whether a checkpoint is the run's best model once more: byte by byte, and the sizes first."""
+    best = next((path for path in (folder / WEIGHTS, folder / "model" / WEIGHTS) if path.is_file()), None)
+    return best is not None and cmp(checkpoint / WEIGHTS, best, shallow=False)
 
 
 def _examples(predictions: Path, most: int = 4, looked_at: int = 40, longest: int = 12) -> tuple[str, ...]:
@@ -117,7 +130,9 @@ class Models:
             raise LookupError(f"there is no run of that name; choose one of {', '.join(self.runs)}.")
         models = self.runs[run].models
         if checkpoint not in models:
-            raise LookupError(f"{run} has no checkpoint of that name; choose one of {', '.join(models)}.")
+            raise LookupError(
+                f"there is no checkpoint of that name in {run}; choose one of {', '.join(models)}."
+            )
         with self._lock:
             key = (run, checkpoint)
             if key not in self._models:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import log
 
 import torch
 from torch import Tensor
 
 from permalign.decoding.beam import beam_search
-from permalign.explain.account import Account, Sureness, nodes_of, rounded
+from permalign.explain.account import Account, Judge, Sureness, nodes_of, rounded
 from permalign.explain.distributions import OrderDistribution, judge_of, option_weights, tree_log_prob
 from permalign.model import Transducer
 from permalign.reorderers.base import Reordering
@@ -50,6 +51,31 @@ class ReadSentence:
         """The places of words the model does not know."""
         return tuple(place for place, number in enumerate(self.source[0].tolist()) if number == UNKNOWN_ID)
 
+    @cached_property
+    def judge(self) -> Judge | None:
+        """Of a tree's nodes, where there is a distribution; found once for all trees of the sentence."""
+        if self.distribution is None:
+            return None
+        with torch.no_grad():
+            return judge_of(option_weights(self.distribution.double()))
+
+    @cached_property
+    def entropy(self) -> float | None:
+        """Of all trees, in bits."""
+        if self.distribution is None:
+            return None
+        with torch.no_grad():
+            return max(0.0, float(self.distribution.double().entropy()) / log(2))
+
+    @cached_property
+    def matrix(self) -> tuple[tuple[float, ...], ...] | None:
+        """Where each token stands, on average or by a soft matching; None where nothing of the kind is there."""
+        with torch.no_grad():
+            if self.distribution is not None:
+                return rounded(self.distribution.double().expected_matrix()[0].tolist())
+        soft = self.reordering.matrix
+        return None if soft is None or self.reordering.order is not None else rounded(soft[0].tolist())
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know of the sentence and of its reorderer before looking at anything else."""
@@ -68,6 +94,10 @@ class ReadSentence:
             notes.append("This model reorders by the best matching: an order, but no tree behind it.")
         elif self.reordering.order is None and self.reordering.matrix is not None:
             notes.append("This model decodes by the expected permutation: a matrix, but no single order.")
+        if kind == "labelled" and self.reordering.order is not None:
+            notes.append(
+                "Nodes are judged summed over labels: by their split and rule, whatever they are called."
+            )
         return tuple(notes)
 
 
@@ -107,23 +137,32 @@ def written_in_order(
     return (found[0].words, found[0].score) if found else ((), -torch.inf)
 
 
+@dataclass(frozen=True)
+class Aligned:
+    """What an account says of the way from source words to output words; see `Account` for all three."""
+
+    segments: tuple[Segment, ...] | None = None
+    alignment: tuple[tuple[float, ...], ...] | None = None
+    at_end: tuple[float, ...] | None = None
+
+
 @torch.no_grad()
-def aligned(
-    sentence: ReadSentence, order: Sequence[int] | None, output: Sequence[int]
-) -> tuple[tuple[Segment, ...] | None, tuple[tuple[float, ...], ...] | None]:
-    """Segments and alignment posteriors of an output, given the order; None for a head without alignments."""
-    if order is None:
-        return None, None
+def aligned(sentence: ReadSentence, order: Sequence[int] | None, output: Sequence[int]) -> Aligned:
+    """Segments and alignment posteriors of an output, given the order; nothing for a head without alignments."""
+    if order is None or not output:
+        return Aligned()
     head, row = sentence.model.head, _row(order, sentence)
     states = take_order(sentence.states, row)
     target, target_lengths = (tensor.to(states.device) for tensor in pad([list(output)]))
     segments = head.segments(states, sentence.lengths, target, target_lengths, row)
     posteriors = head.alignment_posteriors(states, sentence.lengths, target, target_lengths)
-    by_token = None
+    by_token = at_end = None
     if posteriors is not None:
-        cells = posteriors[0, : len(order)].T  # (output word, position); an end cell is left out
+        cells = posteriors[0].T  # (output word, position)
         by_token = rounded(cells[:, row[0].argsort()].tolist())
-    return (None if segments is None else tuple(segments[0])), by_token
+        if cells.shape[1] > len(order):
+            (at_end,) = rounded([cells[:, len(order)].tolist()])
+    return Aligned(None if segments is None else tuple(segments[0]), by_token, at_end)
 
 
 def _row(order: Sequence[int], sentence: ReadSentence) -> Tensor:
@@ -140,31 +179,28 @@ def account_of(
 ) -> Account:
     """Everything about one order of a sentence and one output."""
     distribution = sentence.distribution
-    segments, alignment = aligned(sentence, order, output) if output else (None, None)
-    order_log_prob = entropy = judge = None
-    if distribution is not None:
-        exact = distribution.double()
-        judge = judge_of(option_weights(exact))
-        entropy = max(0.0, float(exact.entropy()) / log(2))
-        if order is not None:
-            order_log_prob = finite(float(exact.log_prob(_row(order, sentence))))
-    matrix = expected_matrix(sentence)
+    found = aligned(sentence, order, output)
+    target = tuple(sentence.model.target.pieces(output))
+    order_log_prob = None
+    if distribution is not None and order is not None:
+        order_log_prob = finite(float(distribution.double().log_prob(_row(order, sentence))))
     return Account(
         source=sentence.units,
-        target=tuple(sentence.model.target.pieces(output)),
+        target=target,
         order=None if order is None else tuple(order),
-        nodes=() if derivation is None else nodes_of(derivation.tree, judge, _normal_form(sentence)),
-        segments=segments,
+        nodes=() if derivation is None else nodes_of(derivation.tree, sentence.judge, _normal_form(sentence)),
+        segments=found.segments,
         sureness=Sureness(
             output=finite(output_log_prob),
             derivation=None if derivation is None else finite(tree_log_prob(distribution, derivation)),
             order=order_log_prob,
-            entropy=entropy,
+            entropy=sentence.entropy,
         ),
         unknown=sentence.unknown,
-        matrix=matrix,
-        alignment=alignment,
-        notes=(*sentence.notes, *_alignment_note(sentence, segments, output)),
+        matrix=sentence.matrix,
+        alignment=found.alignment,
+        at_end=found.at_end,
+        notes=(*sentence.notes, *_alignment_notes(sentence, found, target)),
     )
 
 
@@ -172,21 +208,19 @@ def _normal_form(sentence: ReadSentence) -> bool:
     return bool(getattr(sentence.distribution, "normal_form", False))
 
 
-def _alignment_note(sentence: ReadSentence, segments: object, output: Sequence[int]) -> tuple[str, ...]:
-    if not output:
+def _alignment_notes(sentence: ReadSentence, found: Aligned, target: Sequence[str]) -> tuple[str, ...]:
+    if not target:
         return ("The output is empty.",)
-    if segments is None and sentence.reordering.order is not None:
+    late = [word for word, share in zip(target, found.at_end or (), strict=False) if share >= 0.5]
+    if late:
+        return (
+            f"Written at the end of the sentence, at no word of it: {' '.join(late)}. The segments tie this to the "
+            "words read since the output before, which need not be behind it.",
+        )
+    if found.segments is None and sentence.reordering.order is not None:
         kind = sentence.model.options.head.kind.replace("_", " ")
         return (f"A head of the kind {kind} has no segments: every output word reads the whole sentence.",)
     return ()
-
-
-def expected_matrix(sentence: ReadSentence) -> tuple[tuple[float, ...], ...] | None:
-    """Where each token stands, on average or by a soft matching; None where nothing of the kind is there."""
-    if sentence.distribution is not None:
-        return rounded(sentence.distribution.double().expected_matrix()[0].tolist())
-    soft = sentence.reordering.matrix
-    return None if soft is None or sentence.reordering.order is not None else rounded(soft[0].tolist())
 
 
 def finite(log_prob: float | None) -> float | None:

@@ -1,12 +1,17 @@
 """Accounts as text for a terminal."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp
 from unicodedata import category, combining, east_asian_width
 
 from permalign.explain.account import Account, Comparison, Node
 from permalign.explain.canvas import Canvas
 from permalign.structures.derivations import MARKS
+
+STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What a terminal obeys instead of showing it."""
 
 NARROWEST, WIDEST = 10, 30
 """How many characters the crossing lines may take."""
@@ -28,6 +33,7 @@ def text(account: Account) -> str:
       saw ⠤⢄⣀⣀  ⣀⣀⡠⠤ her
       her ⠤⠔⠒⠒⠉⠉⠒⠒⠢⠤ saw
     """
+    account = printable(account)
     parts = [
         _headline(account),
         *tree_and_order(account),
@@ -36,6 +42,19 @@ def text(account: Account) -> str:
         _notes(account),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def printable(account: Account) -> Account:
+    r"""The account without what would steer a terminal: control characters, changes of direction, halves of characters.
+
+    >>> printable(Account(("a\x1b[2J", "b"), ())).source
+    ('a�[2J', 'b')
+    """
+    source, target, notes = (
+        tuple(STEERING.sub("\ufffd", word) for word in words)
+        for words in (account.source, account.target, account.notes)
+    )
+    return replace(account, source=source, target=target, notes=notes)
 
 
 def tree_and_order(account: Account) -> list[str]:
@@ -52,7 +71,7 @@ def compared(comparison: Comparison) -> str:
     """Ways to decode side by side where they differ, and in one line where they do not."""
     if not comparison.trees_differ:
         return "Greedy, Viterbi and the most probable permutation agree on the tree."
-    blocks = [_way(way.name, way.account) for way in comparison.ways]
+    blocks = [_way(way.name, printable(way.account)) for way in comparison.ways]
     proven = "proven" if comparison.gap == 0 else f"another may have {comparison.gap:.3f} more"
     if not comparison.orders_differ:
         verdict = "The trees differ, the orders do not."

@@ -8,6 +8,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from permalign.errors import PermalignError
+from permalign.explain.server.connections import ImpatientProtocol
 
 
 class _Server(uvicorn.Server):
@@ -33,8 +34,19 @@ def listen(app: ASGIApp, listening: socket.socket, ready: Callable[[str], None])
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"
-    config = uvicorn.Config(
+    try:
+        _Server(configuration(app), lambda: ready(address)).run(sockets=[listening])
+    except KeyboardInterrupt:
+        return
+    finally:
+        listening.close()
+
+
+def configuration(app: ASGIApp) -> uvicorn.Config:
+    """How uvicorn serves an application of ours."""
+    return uvicorn.Config(
         app,
+        http=ImpatientProtocol,
         log_level="warning",
         access_log=False,  # a page's address holds the sentence
         server_header=False,
@@ -42,12 +54,6 @@ def listen(app: ASGIApp, listening: socket.socket, ready: Callable[[str], None])
         timeout_keep_alive=5,
         timeout_graceful_shutdown=2,
     )
-    try:
-        _Server(config, lambda: ready(address)).run(sockets=[listening])
-    except KeyboardInterrupt:
-        return
-    finally:
-        listening.close()
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -6,7 +6,7 @@ export const runs = () => request("/api/runs");
 export const explain = (question) => request("/api/explain", question);
 export const samples = (question) => request("/api/samples", { ...question, count: SAMPLES });
 export const compare = (question) => request("/api/compare", question);
-export const picture = (question) => request("/api/svg", question, (response) => response.blob());
+export const style = () => request("/static/picture.css", undefined, (response) => response.text());
 
 async function request(path, body, read = (response) => response.json()) {
   const options = body && {

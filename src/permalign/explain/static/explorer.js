@@ -8,6 +8,7 @@ const find = (name) => document.getElementById(name);
 const message = find("message");
 let runs = [];
 let state = address.read();
+let accepted = state; // what the address says: a state that was answered
 
 function say(text, wrong = false) {
   message.textContent = text;
@@ -41,9 +42,29 @@ function fillChoices() {
   }
 }
 
-// The panels for a state: one, or two beside (below) each other.
+// What a shared address asks for that is not here; nothing else is shown in its place.
+function missing() {
+  for (const [name, key] of [[state.run, ""], [state.with, "with-"]]) {
+    if (!name && key) continue;
+    const run = name ? runs.find((one) => one.name === name) : runs[0];
+    if (!run) return `There is no run “${name.slice(0, 80)}” here. Choose one above.`;
+    const checkpoint = state[`${key}checkpoint`];
+    if (checkpoint && !run.checkpoints.includes(checkpoint)) {
+      return `${run.name} has no checkpoint “${checkpoint.slice(0, 80)}” here. Press Show to see its best model.`;
+    }
+  }
+  return "";
+}
+
+// The panels for a state: one, or two beside (below) each other. True if anybody answered.
 async function show() {
-  say("");
+  const wrong = missing();
+  say(wrong, wrong !== "");
+  if (wrong) {
+    find("panels").replaceChildren();
+    for (const key of ["checkpoint", "with-checkpoint"]) state[key] = "";
+    return false;
+  }
   const names = [state.run || runs[0].name, state.with].filter(Boolean);
   const keys = ["", "with-"];
   const panels = names.map((name, place) => {
@@ -52,7 +73,7 @@ async function show() {
       changed: (sample, checkpoint) => {
         state[`${keys[place]}sample`] = sample;
         state[`${keys[place]}checkpoint`] = checkpoint;
-        address.write(state, false);
+        if (accepted === state) address.write(state, false);
       },
       failed: (error) => say(error.message, true),
     });
@@ -67,10 +88,11 @@ async function show() {
   );
   if (panels.some((panel) => !panel.choice)) find("panels").replaceChildren(...panels.filter((one) => one.choice).map((one) => one.element));
   else say("");
+  return panels.some((panel) => panel.choice);
 }
 
 // What the form says becomes the state; dials start anew with another sentence, and with another run.
-function submit() {
+async function submit() {
   const sentence = find("sentence").value.trim();
   if (!sentence) return;
   const target = find("target").value.trim();
@@ -82,8 +104,10 @@ function submit() {
     next[`${key}sample`] = kept && same ? state[`${key}sample`] : 0;
   }
   state = next;
-  address.write(state, true);
-  show();
+  if ((await show()) && state === next) {
+    accepted = state;
+    address.write(state, true);
+  }
 }
 
 find("question").addEventListener("submit", (event) => {
@@ -92,7 +116,7 @@ find("question").addEventListener("submit", (event) => {
 });
 for (const name of ["run", "with"]) find(name).addEventListener("change", submit);
 window.addEventListener("popstate", () => {
-  state = address.read();
+  state = accepted = address.read();
   fillForm();
   if (state.sentence) show();
   else find("panels").replaceChildren();

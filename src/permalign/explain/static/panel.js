@@ -1,7 +1,7 @@
 // A panel shows what one run makes of the sentence: its choice or a sample, at a checkpoint.
 
 import * as api from "./api.js";
-import { enliven, glide, play } from "./picture.js";
+import { enliven, fit, glide, play, withStyle } from "./picture.js";
 
 const BEST = "best";
 
@@ -11,7 +11,8 @@ export class Panel {
     this.run = run;
     this.changed = changed;
     this.failed = failed;
-    this.turn = 0; // answers that come back after a newer question are dropped
+    this.turns = { picture: 0, ways: 0, file: 0 }; // answers that come back after a newer question are dropped
+    this.busy = new Set();
     this.element = document.getElementById("panel").content.cloneNode(true).querySelector("section");
     this.element.setAttribute("aria-label", run.name);
     this.element.classList.add("empty");
@@ -74,7 +75,7 @@ export class Panel {
   async load(move) {
     this.drawn = null;
     this.closeWays();
-    await this.guarded(async (current) => {
+    await this.guarded("picture", async (current) => {
       const choice = await api.explain({ ...this.question, target: this.target });
       if (!current()) return;
       this.choice = choice;
@@ -85,8 +86,11 @@ export class Panel {
 
   async show(move) {
     this.nameDials();
-    if (this.sample === 0) return this.draw(this.choice, move);
-    await this.guarded(async (current) => {
+    if (this.sample === 0) {
+      this.forget("picture");
+      return this.draw(this.choice, move);
+    }
+    await this.guarded("picture", async (current) => {
       const drawn = this.drawn ?? (await api.samples(this.question));
       if (!current()) return;
       this.drawn = drawn;
@@ -100,13 +104,15 @@ export class Panel {
     const before = this.find(".permalign-picture");
     const places = before && move === glide ? glide.places(before) : null;
     const open = new Set([...this.element.querySelectorAll(".picture details[open] > summary")].map((one) => one.textContent));
-    this.find(".output bdi").textContent = explained.account.target.join(" ") || "∅";
+    const words = explained.account.target.flatMap((word) => [isolated(word), " "]).slice(0, -1);
+    this.find(".output bdi").replaceChildren(...(words.length ? words : ["∅"]));
     this.find(".picture").replaceChildren(...markup.childNodes);
     for (const summary of this.element.querySelectorAll(".picture summary")) {
       summary.parentElement.open = open.has(summary.textContent); // what was unfolded stays so
     }
     const picture = this.find(".permalign-picture");
     enliven(picture);
+    fit(picture);
     if (places) glide(picture, places);
     else play(picture);
   }
@@ -121,21 +127,30 @@ export class Panel {
     this.checkpointDial.setAttribute("aria-valuetext", shown);
   }
 
-  // Mark the panel as busy, drop answers to older questions, and report failures.
-  async guarded(work) {
-    const turn = ++this.turn;
-    const current = () => turn === this.turn;
+  // Mark the panel as busy, drop answers to older questions of the same kind, and report failures.
+  async guarded(kind, work) {
+    const turn = ++this.turns[kind];
+    const current = () => turn === this.turns[kind];
+    this.busy.add(kind);
     this.element.setAttribute("aria-busy", "true");
     try {
       await work(current);
     } catch (error) {
       if (current()) this.failed(error);
     } finally {
-      if (current()) this.element.removeAttribute("aria-busy");
+      if (current()) this.forget(kind);
     }
   }
 
+  // Wait no longer for an answer of this kind; one that still comes is dropped.
+  forget(kind) {
+    this.turns[kind] += 1;
+    this.busy.delete(kind);
+    if (!this.busy.size) this.element.removeAttribute("aria-busy");
+  }
+
   closeWays() {
+    this.forget("ways");
     this.find(".comparison").hidden = true;
     this.find(".ways").setAttribute("aria-expanded", "false");
   }
@@ -143,7 +158,7 @@ export class Panel {
   async toggleWays() {
     const place = this.find(".comparison");
     if (!place.hidden) return this.closeWays();
-    await this.guarded(async (current) => {
+    await this.guarded("ways", async (current) => {
       const comparison = await api.compare(this.question);
       if (!current()) return;
       place.replaceChildren(comparison ? waysTable(comparison) : paragraph("This model has one way to decode only."));
@@ -152,16 +167,24 @@ export class Panel {
     });
   }
 
+  // The picture as it is shown, choice or sample, with its style.
   async save() {
-    await this.guarded(async () => {
-      const file = await api.picture({ ...this.question, target: this.target });
+    await this.guarded("file", async () => {
+      const file = withStyle(this.find(".permalign-picture"), await api.style());
       const link = document.createElement("a");
-      link.href = URL.createObjectURL(file);
+      link.href = URL.createObjectURL(new Blob([file], { type: "image/svg+xml" }));
       link.download = "permalign.svg";
       link.click();
       URL.revokeObjectURL(link.href);
     });
   }
+}
+
+// A word that cannot turn those beside it around.
+function isolated(word) {
+  const element = document.createElement("bdi");
+  element.textContent = word;
+  return element;
 }
 
 function waysTable(comparison) {

@@ -78,3 +78,32 @@ glide.places = (picture) => {
   const words = [...picture.querySelectorAll("[data-from]")];
   return new Map(words.map((word) => [word.dataset.tokens, Number(word.querySelector("text").getAttribute("x"))]));
 };
+
+// A picture as a file of its own. The first ">" ends its opening tag: in attributes the serialiser escapes them.
+export function withStyle(picture, style) {
+  const copy = picture.cloneNode(true);
+  light(copy, []);
+  scale(copy, 1);
+  return new XMLSerializer().serializeToString(copy).replace(">", () => `><style>${style}</style>`);
+}
+
+const SMALLEST = 0.6;
+
+function scale(picture, factor) {
+  const [, , width, height] = picture.getAttribute("viewBox").split(" ").map(Number);
+  picture.setAttribute("width", Math.round(width * factor));
+  picture.setAttribute("height", Math.round(height * factor));
+  return width * factor;
+}
+
+// Shrink a picture to the room there is, while it can be read; beyond that it scrolls, beginning at the root.
+export function fit(picture) {
+  const room = picture.closest(".scroller");
+  const full = scale(picture, 1);
+  const wide = scale(picture, Math.min(1, Math.max(SMALLEST, room.clientWidth / full)));
+  room.classList.toggle("cut", wide > room.clientWidth + 1);
+  const root = [...picture.querySelectorAll(".node")].sort((one, other) => other.dataset.height - one.dataset.height)[0];
+  const at = root && Number(root.getAttribute("transform").match(/[\d.]+/)[0]);
+  if (root && wide > room.clientWidth) room.scrollLeft = (at * wide) / full - room.clientWidth / 2;
+}
+addEventListener("resize", () => document.querySelectorAll(".permalign-picture").forEach(fit));
