@@ -104,7 +104,7 @@ def _within_memory(
             return
         (line,) = lines
         raise DataError(
-            f"with {len(line.text.split()):,} tokens it is too long for the memory there is. Shorten the line, or lower "
+            f"with {len(line.text.split()):,} tokens it is too long for the memory there is. Shorten it, or lower "
             "--beam.",
             STANDARD_INPUT,
             line.number,
