@@ -1,80 +1,11 @@
 """The explorer in a real browser: typed into, hovered over, shared, squeezed, attacked."""
 
-import os
 import re
-import shutil
-import threading
-import time
 from urllib.parse import quote
 
 import pytest
-import uvicorn
-
-from permalign.explain.runs import find_runs
-from permalign.explain.server.application import application
-from permalign.explain.server.limits import Limits
-from permalign.explain.server.listening import bind, configuration
 
 SENTENCE = "a b c d"
-
-
-@pytest.fixture(scope="module")
-def address(exact_run, ssnt_run):
-    """The explorer with two runs, in a thread."""
-    listening = bind("127.0.0.1", 0)
-    app = application(find_runs([exact_run, ssnt_run]), Limits(burst=10_000))
-    server = uvicorn.Server(configuration(app))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join(10)
-    listening.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's chromium; without one a test skips, and fails in CI unless that says there can be none."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        reason = "no chromium on this machine: apt-get install chromium, to test the explorer in a browser"
-        must_run = os.environ.get("CI") == "true" and "NO_BROWSER" not in os.environ
-        pytest.fail(reason) if must_run else pytest.skip(reason)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def open_page(browser, address):
-    """Opens pages; none may complain in its console, fail in its script, or ask another host for anything."""
-    contexts, complaints, asked = [], [], []
-
-    def open_page(query="", **options):
-        context = browser.new_context(**{"reduced_motion": "reduce", **options})
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(15_000)
-        page.on(
-            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
-        )
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append("a dialog"), dialog.dismiss()))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(address + query)
-        return page
-
-    open_page.complaints = complaints
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert [one for one in complaints if "status of 4" not in one] == []
-    assert [url for url in asked if not url.startswith((address, "blob:"))] == []
 
 
 def type_sentence(page, sentence):
