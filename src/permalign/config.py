@@ -259,6 +259,10 @@ def _first_fault(cls: type[Options], error: ValidationError) -> str:
     place = [str(part) for part in fault["loc"] if not str(part).startswith(("literal", "constrained"))]
     if fault["type"] == "missing":
         return f"{'.'.join(place)} is missing."
+    if fault["type"] in ("model_type", "model_attributes_type"):
+        return (
+            f"{'.'.join(place)} is {fault['input']!r}: expected options with their values, or leave it out."
+        )
     if fault["type"] != "extra_forbidden":
         return f"{'.'.join(place)} is {fault['input']!r}: {fault['msg'].lower()}."
     *parents, name = place

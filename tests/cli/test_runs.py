@@ -183,6 +183,7 @@ def test_a_beam_that_is_not_said_is_that_of_training(runs):
         (("compare", "RUN", "RUN,nowhere"), 1, "there is no run 'nowhere' (of "),
         (("compare", "RUN", "RUN/model"), 1, "is neither a run nor a folder of runs"),
         (("compare", "RUN", "RUN", "--split", "len/test"), 2, "There is no split of own 'len/test'"),
+        (("compare", ",", "RUN"), 2, "',' names no run"),
         (("compare", "RUN"), 2, "Missing argument"),
     ],
 )

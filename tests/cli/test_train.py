@@ -77,11 +77,11 @@ def test_an_average_of_kept_models(permalign, config):
         (["train"], 2, "give the NAME of an experiment"),
         (["train", "arithmetic/sotf"], 1, "Did you mean 'arithmetic/soft'?"),
         (["train", "nowhere.yaml"], 1, "there is no such file"),
-        (["train", "arithmetic/soft", "--set", "training.stepz=1"], 1, "did you mean training.steps?"),
+        (["train", "arithmetic/soft", "--set", "training.stepz=1"], 2, "did you mean training.steps?"),
         (["train", "--resume", "nowhere"], 1, "is no run"),
         (["train", "arithmetic/soft", "--resume", "nowhere"], 2, "give --resume RUN alone"),
         (["train", "arithmetic/soft", "--set", "task.notation=infix"], 2, "expected 'postfix' or 'prefix'"),
-        (["tune", "arithmetic/soft", "--range", "seed=9:1"], 1, "is empty"),
+        (["tune", "arithmetic/soft", "--range", "seed=9:1"], 2, "is empty"),
         (["average", "nowhere", "--out", "mean"], 1, "there is no such run"),
     ],
 )
@@ -145,3 +145,19 @@ def test_a_search_that_is_stopped_says_how_it_goes_on(permalign, config, monkeyp
     assert (
         "permalign tune mine.yaml --range training.learning_rate=1e-4:1e-2:log --trials 3 --out runs/tune-mine\n"
     ) in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--set", "training.stepz=3"), "did you mean training.steps?"),
+        (("--set", "training=3"), "training is 3: expected options with their values"),
+        (("--set", "training"), "is no setting"),
+    ],
+)
+def test_a_wrong_setting_is_an_error_of_the_command_line(permalign, config, arguments, told):
+    answer = permalign("train", "mine.yaml", *arguments)
+    assert answer.exit_code == 2
+    assert told in " ".join(answer.stderr.split())
+    config.write_text(config.read_text() + "stepz: 3\n")
+    assert permalign("train", "mine.yaml", "--set", "seed=2").exit_code == 1

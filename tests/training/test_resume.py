@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -155,6 +156,7 @@ def test_the_best_of_several_seeds_is_trained(tmp_path):
         read_progress(latest_state(run / "attempts" / f"seed-{seed}" / "state")).best for seed in range(3)
     ]
     best = scores.index(max(scores))
+    assert json.loads((run / "environment.json").read_text())["chosen_seed"] == best
     alone = tmp_path / "alone"
     train({**options(tmp_path / "data.jsonl", evaluate_every=3), "seed": best}, alone, display=SILENT)
     assert (run / "model" / "model.safetensors").read_bytes() == (

@@ -19,6 +19,7 @@ from permalign.training.experiments import experiment_names, load_experiment
 from permalign.training.locking import locked
 from permalign.training.options import RunOptions
 from permalign.training.preparation import prepare
+from permalign.training.run_dir import RunDirectory
 from permalign.training.running import resume
 from permalign.training.state import Progress
 
@@ -141,7 +142,7 @@ def test_the_average_is_the_mean_of_the_kept_models(trained, tmp_path):
 
 def test_an_average_of_one_is_refused(trained, tmp_path):
     run, _, _ = trained
-    with pytest.raises(ConfigError, match="needs at least two models"):
+    with pytest.raises(ConfigError, match=r"needs at least two models, and .*model is one"):
         average([run / "model"], tmp_path / "mean")
     with pytest.raises(PermalignError, match="there already"):
         average([run], tmp_path)
@@ -166,6 +167,17 @@ def test_an_example_larger_than_a_batch_names_the_option(tmp_path):
 def test_a_metric_the_task_lacks_is_named_before_training(tmp_path):
     with pytest.raises(ConfigError, match=r"training.metric: There is no metric of own 'bleu'"):
         prepare(RunOptions.parse(options(write_data(tmp_path), metric="bleu")))
+
+
+def test_a_metric_that_no_data_has_is_named_before_data_is_read(tmp_path):
+    with pytest.raises(ConfigError, match=r"Did you mean 'exact_match'"):
+        prepare(RunOptions.parse(options(tmp_path / "nowhere.jsonl", metric="exact_mach")))
+
+
+def test_a_run_finds_its_data_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    RunDirectory("run").create(RunOptions.parse(options("data.jsonl")))
+    assert RunDirectory("run").read_options().task["path"] == str(tmp_path / "data.jsonl")
 
 
 def test_dev_examples_are_always_the_same_ones(tmp_path):

@@ -85,7 +85,10 @@ def _folders(system: str) -> list[Path]:
         if not inside:
             raise PermalignError(f"{system} is neither a run nor a folder of runs: there is no config.yaml.")
         return inside
-    return [folder for part in system.split(",") if part for folder in _one_or_more(part, system)]
+    parts = [part for part in system.split(",") if part]
+    if not parts:
+        raise typer.BadParameter(f"{system!r} names no run.")
+    return [folder for part in parts for folder in _one_or_more(part, system)]
 
 
 def _one_or_more(part: str, system: str) -> list[Path]:

@@ -104,8 +104,8 @@ def _within_memory(
             return
         (line,) = lines
         raise DataError(
-            f"with {len(line.text.split()):,} tokens it is too long for the memory there is. Shorten it, or lower "
-            "--beam.",
+            f"with {len(line.text.split()):,} tokens it is too long for the memory there is. Shorten the line, or "
+            "lower --beam.",
             STANDARD_INPUT,
             line.number,
         ) from None

@@ -7,6 +7,7 @@ import torch
 
 from permalign.errors import ConfigError, DataError, PermalignError
 from permalign.model import Transducer
+from permalign.saving import WEIGHTS
 
 
 def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Transducer:
@@ -24,6 +25,11 @@ def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = 
         raise PermalignError(f"{out} is there already. Choose another folder, or ask to overwrite it.")
     folders = [Path(model) for model in models]
     if len(folders) == 1:
+        if (folders[0] / WEIGHTS).is_file():
+            raise ConfigError(
+                f"an average needs at least two models, and {folders[0]} is one. Name several folders, or the folder "
+                "of a run that keeps several checkpoints."
+            )
         folders = checkpoints_of(folders[0])
     if len(folders) < 2:
         raise ConfigError(

@@ -12,10 +12,14 @@ from typing import Any
 import yaml
 
 from permalign.errors import ConfigError, DataError
-from permalign.tasks.registry import no_such
+from permalign.tasks.registry import TaskChoiceError, no_such
 from permalign.training.options import RunOptions
 
 EXTENDS = "extends"
+
+
+class SettingError(ConfigError, TaskChoiceError):
+    """A setting of the command line is wrong, and not the file that it changes."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -53,10 +57,34 @@ def load_experiment(name: str, settings: Iterable[str] = ()) -> RunOptions:
     >>> load_experiment("arithmetic/soft", ["training.steps=200"]).training.steps
     200
     """
-    values = load_values(name)
+    return RunOptions.parse(load_changed_values(name, settings))
+
+
+def load_changed_values(name: str, settings: Iterable[str] = ()) -> dict[str, Any]:
+    """What an experiment or file says, with settings.
+
+    Raises:
+        SettingError: a setting is wrong.
+        ConfigError: the options are wrong without the settings as well.
+    """
+    values = changed = load_values(name)
     for setting in settings:
-        values = merged(values, parse_setting(setting))
-    return RunOptions.parse(values)
+        changed = merged(changed, parse_setting(setting))
+    try:
+        RunOptions.parse(changed)
+    except ConfigError as error:
+        if changed != values and _is_right(values):
+            raise SettingError(str(error)) from None
+        raise
+    return changed
+
+
+def _is_right(values: Mapping[str, Any]) -> bool:
+    try:
+        RunOptions.parse(values)
+    except (ConfigError, TaskChoiceError):
+        return False
+    return True
 
 
 def load_values(name: str) -> dict[str, Any]:
@@ -73,11 +101,11 @@ def parse_setting(setting: str) -> dict[str, Any]:
     """
     path, equals, text = setting.partition("=")
     if not equals or not all(path.split(".")):
-        raise ConfigError(f"{setting!r} is no setting; expected option=value, such as training.steps=200.")
+        raise SettingError(f"{setting!r} is no setting; expected option=value, such as training.steps=200.")
     try:
         value = yaml.load(text, _Loader)
     except yaml.YAMLError:
-        raise ConfigError(f"the value in {setting!r} is not YAML.") from None
+        raise SettingError(f"the value in {setting!r} is not YAML.") from None
     for name in reversed(path.split(".")):
         value = {name: value}
     result: dict[str, Any] = value

@@ -9,6 +9,7 @@ import torch
 
 from permalign.errors import ConfigError
 from permalign.evaluation import main_metric, report_of
+from permalign.evaluation.metrics import TRANSLATION_METRICS, is_translation
 from permalign.heads.base import Head
 from permalign.model import Transducer
 from permalign.tasks.base import Example, Task
@@ -22,6 +23,7 @@ from permalign.training.options import RunOptions, SideOptions
 from permalign.training.state import fingerprint
 
 DEFAULT_PIECES = 8000
+METRICS = ("exact_match", "token_accuracy", "execution_accuracy", "well_formed")
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Prepared:
 def prepare(options: RunOptions) -> Prepared:
     """Read the data, learn the vocabularies and make the model."""
     task = options.make_task()
+    _require_possible_metric(options, task)
     options.require_split(task)
     examples, dev = task.examples(options.train), task.examples(options.dev)
     for option, some in (("train", examples), ("dev", dev)):
@@ -76,6 +79,14 @@ def prepare(options: RunOptions) -> Prepared:
         _metric(options, task, dev),
         fingerprint((example.source, example.target) for example in examples),
     )
+
+
+def _require_possible_metric(options: RunOptions, task: Task) -> None:
+    """Name a metric that no data could have, before any is read."""
+    possible = (*METRICS, *(TRANSLATION_METRICS if is_translation(task) else ()))
+    metric = options.training.metric
+    if metric is not None and metric not in possible:
+        raise ConfigError("training.metric: " + no_such(f"metric of {task.name}", metric, possible))
 
 
 def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 import yaml
 
-from permalign.errors import ConfigError
+from permalign.training.experiments import SettingError
 from permalign.training.options import RunOptions
 
 Value = float | int | str | bool | None
@@ -47,18 +47,18 @@ class Range:
         option, equals, values = text.partition("=")
         low, *rest = values.split(":")
         if not (option and equals and values):
-            raise ConfigError(
+            raise SettingError(
                 f"{text!r} is no range; expected option=a,b,c or option=low:high or option=low:high:log."
             )
         if not rest:
             return cls(option, choices=tuple(_value(value) for value in values.split(",")))
         ends = [_value(end) for end in (low, rest[0])]
         if rest[1:] not in ([], ["log"]) or not all(_is_number(end) for end in ends):
-            raise ConfigError(
+            raise SettingError(
                 f"{text!r} is no range; expected {option}=low:high or {option}=low:high:log, in numbers."
             )
         if ends[0] >= ends[1] or (rest[1:] and ends[0] <= 0):
-            raise ConfigError(
+            raise SettingError(
                 f"{text!r} is empty; its low end must be below its high end, and above 0 for log."
             )
         return cls(option, low=ends[0], high=ends[1], logarithmic=bool(rest[1:]))
@@ -85,7 +85,7 @@ def _value(text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
-        raise ConfigError(f"the value {text!r} of a range is not YAML.") from None
+        raise SettingError(f"the value {text!r} of a range is not YAML.") from None
 
 
 def _is_number(value: object) -> bool:

@@ -102,7 +102,15 @@ class RunDirectory:
             file.write_text(json.dumps(environment(), indent=2) + "\n", encoding="utf-8")
         with whole_file(self.config) as file:
             values = options.model_dump(mode="json")
+            values["task"] = _from_anywhere(values["task"])
             file.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+    def note(self, **facts: object) -> None:
+        """Add to what is known of how the run is made."""
+        place = self.path / PARTS[0]
+        known = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+        with whole_file(place) as file:
+            file.write_text(json.dumps(known | facts, indent=2) + "\n", encoding="utf-8")
 
     def read_options(self) -> RunOptions:
         """The options the run was begun with."""
@@ -139,6 +147,13 @@ class RunDirectory:
             mirror_folder(best, self.model, leave_out=DEV_PREDICTIONS)
             with whole_file(self.predictions / DEV_PREDICTIONS) as file:
                 shutil.copyfile(best / DEV_PREDICTIONS, file)
+
+
+def _from_anywhere(task: Mapping[str, object]) -> dict[str, object]:
+    """A task's options with whole paths, so that a run finds its data wherever it is resumed or evaluated."""
+    places = ("path", "source_file", "target_file", "data_dir")
+    whole = {name: str(Path(str(task[name])).absolute()) for name in places if task.get(name) is not None}
+    return {**task, **whole}
 
 
 def _is_empty(path: Path) -> bool:

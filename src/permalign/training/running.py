@@ -90,6 +90,8 @@ def _sit(
 ) -> Progress:
     if options.training.restarts > 1:
         options = options.with_seed(_best_seed(options, run, display))
+        if accelerator.is_main_process:
+            run.note(chosen_seed=options.seed)
         prepared = prepare(options)
     session = Session(options, prepared, run, accelerator)
     with session.track(display or default_display()):

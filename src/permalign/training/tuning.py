@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from permalign.errors import ConfigError, PermalignError
 from permalign.training.display import Display
-from permalign.training.experiments import load_values, merged, parse_setting
+from permalign.training.experiments import SettingError, load_changed_values, merged
 from permalign.training.options import RunOptions
 from permalign.training.ranges import Range, Value, default_ranges
 from permalign.training.running import train
@@ -48,9 +48,7 @@ def tune(
         study: its name in the database; the experiment's if not given.
         display: what says how trials end.
     """
-    values = load_values(name)
-    for setting in settings:
-        values = merged(values, parse_setting(setting))
+    values = load_changed_values(name, settings)
     options = RunOptions.parse(values)
     space = [Range.parse(text) for text in ranges or default_ranges(options)]
     _require_known(values, space)
@@ -165,7 +163,10 @@ def _with(values: Mapping[str, object], chosen: Mapping[str, object]) -> dict[st
 def _require_known(values: Mapping[str, object], space: Sequence[Range]) -> None:
     """Every option searched is one: the first value of each range is tried on the options."""
     for one in space:
-        RunOptions.parse(_with(values, {one.option: one.choices[0] if one.choices else one.low}))
+        try:
+            RunOptions.parse(_with(values, {one.option: one.choices[0] if one.choices else one.low}))
+        except ConfigError as error:
+            raise SettingError(str(error)) from None
 
 
 def _write_best(path: Path, values: Mapping[str, object], study: optuna.Study) -> None:
