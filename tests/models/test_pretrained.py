@@ -207,7 +207,7 @@ class TestErrors:
             vocab_size=len(PIECES), hidden_size=9, num_hidden_layers=1, num_attention_heads=3
         )
         folder = save(tmp_path, transformers.BertModel(config))
-        with pytest.raises(ConfigError, match="needs an even width"):
+        with pytest.raises(ConfigError, match="need an even width"):
             make(folder)
         make(folder, encoder="bilstm")
 

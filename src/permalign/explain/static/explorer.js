@@ -15,9 +15,12 @@ function say(text, wrong = false) {
   message.classList.toggle("wrong", wrong);
 }
 
-function fillForm() {
+function fillText() {
   find("sentence").value = state.sentence;
   find("target").value = state.target;
+}
+
+function choose() {
   find("run").value = runs.some((run) => run.name === state.run) ? state.run : runs[0].name;
   find("with").value = runs.some((run) => run.name === state.with) ? state.with : "";
 }
@@ -93,6 +96,7 @@ async function show() {
 
 // What the form says becomes the state; dials start anew with another sentence, and with another run.
 async function submit() {
+  if (!(await loaded)) return;
   const sentence = find("sentence").value.trim();
   if (!sentence) return;
   const target = find("target").value.trim();
@@ -117,17 +121,28 @@ find("question").addEventListener("submit", (event) => {
 for (const name of ["run", "with"]) find(name).addEventListener("change", submit);
 window.addEventListener("popstate", () => {
   state = accepted = address.read();
-  fillForm();
+  fillText();
+  choose();
   if (state.sentence) show();
   else find("panels").replaceChildren();
 });
 
-try {
-  runs = await api.runs();
+// Whoever types while the runs are still being asked for keeps what they typed, and is answered afterwards.
+async function load() {
+  try {
+    runs = await api.runs();
+  } catch (error) {
+    say(error.message, true);
+    return false;
+  }
   fillChoices();
-  fillForm();
+  choose();
+  return true;
+}
+
+fillText();
+const loaded = load();
+if (await loaded) {
   if (state.sentence) await show();
   else find("sentence").focus();
-} catch (error) {
-  say(error.message, true);
 }
