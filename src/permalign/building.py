@@ -79,6 +79,7 @@ def build_encoder(options: EncoderOptions, input_width: int) -> nn.Module | None
         options.attention_heads,
         options.dropout,
         options.sums,
+        options.reach,
     )
 
 
@@ -156,5 +157,5 @@ def build_head(options: HeadOptions, words: int, width: int, encoder: nn.Module 
     common |= {"context": options.context}
     if options.kind == "ssnt":
         return SsntHead(**common)
-    segmental = SwanHead if options.kind == "swan" else SegmentsHead
-    return segmental(longest_segment=options.longest_segment, **common)
+    common |= {"longest_segment": options.longest_segment}
+    return SwanHead(**common) if options.kind == "swan" else SegmentsHead(history=options.history, **common)

@@ -47,14 +47,18 @@ class Options(BaseModel):
 class EncoderOptions(Options):
     """States of words in context."""
 
-    kind: Literal["none", "bilstm", "transformer", "sums"] = Field(
-        "bilstm", description="none passes states through; bilstm is the paper's; sums counts words"
+    kind: Literal["none", "bilstm", "transformer", "sums", "window"] = Field(
+        "bilstm",
+        description="none passes states through; bilstm is the paper's; sums counts words; window sees neighbours",
     )
-    width: Width = Field(256, description="of its states; even for a bilstm, half for each direction")
+    width: Width = Field(
+        256, description="of its states; even, for a bilstm half for each direction, for a window half for the word"
+    )
     layers: Width = 1
     dropout: Rate = Field(0.1, description="on its input and between layers")
     attention_heads: Width = Field(4, description="of a transformer")
     sums: Width = Field(4, description="of an encoder that sums: how many, from either side")
+    reach: Width = Field(1, description="of a window, to either side")
 
 
 class ReordererOptions(Options):
@@ -150,6 +154,9 @@ class HeadOptions(Options):
         "it is writing (segments)",
     )
     longest_segment: Width = Field(4, description="swan, segments: how many words one source word may write")
+    history: Literal["segment", "output"] = Field(
+        "segment", description="segments: whose words the context is of, the segment's own or the whole output's"
+    )
 
 
 class ModelOptions(Options):

@@ -12,6 +12,7 @@ OPTIONS = {
     "bilstm of two layers": {"layers": 2},
     "transformer": {"layers": 2, "attention_heads": 2},
     "sums": {"sums": 2},
+    "window": {"reach": 2},
     "none": {},
 }
 
@@ -139,7 +140,7 @@ class TestBadInput:
             ({"layers": 0}, "layers is 0"),
             ({"dropout": 1.0}, "dropout is 1.0"),
             ({"kind": "transformer", "attention_heads": 3}, "multiple of attention_heads"),
-            ({"kind": "gru"}, "choose one of bilstm, transformer, sums, none"),
+            ({"kind": "gru"}, "choose one of bilstm, transformer, sums, window, none"),
             ({"kind": "none"}, "Pass width=6"),
         ],
     )
@@ -164,3 +165,18 @@ def test_sums_count_at_any_length():
 def test_sums_need_room(width, sums):
     with pytest.raises(ValueError, match="sums"):
         make_encoder("sums", 6, width, sums=sums)
+
+
+def test_windows_see_neighbours_alone():
+    torch.manual_seed(0)
+    encoder = make_encoder("window", 6, 8, reach=2).double()
+    embedded, lengths = vectors(1, 9, 6), torch.tensor([9])
+    before = encoder(embedded, lengths)[0]
+    embedded[0, 4] += 1.0
+    changed = (encoder(embedded, lengths)[0] != before).any(-1)
+    assert changed.tolist() == [abs(place - 4) <= 2 for place in range(9)]
+
+
+def test_windows_need_an_even_width():
+    with pytest.raises(ValueError, match="even"):
+        make_encoder("window", 6, 7)

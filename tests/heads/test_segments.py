@@ -24,13 +24,14 @@ from permalign.structures.brute_force import all_trees
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
 
-def segment_log_prob(head, cell, words, smoothing):
-    """One segment of one cell, word by word."""
+def segment_log_prob(head, cell, before, words, smoothing):
+    """One segment of one cell, word by word, after the words before."""
     scores, total = head.word_scores, 0.0
+    known = before if scores.history == "output" else []
     for size, word in enumerate([*words, END_ID]):
         if size == head.longest_segment:
             break  # stops by itself
-        state = scores.context(torch.tensor([words[:size]], dtype=torch.int64))[0, -1]
+        state = scores.context(torch.tensor([known + words[:size]], dtype=torch.int64))[0, -1]
         logits = scores.of_cells(cell) + scores.of_steps(state)
         logits = logits.index_fill(0, torch.tensor([PADDING_ID, BEGIN_ID]), -torch.inf)
         log_probs = logits.log_softmax(-1)
@@ -50,7 +51,7 @@ def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
                 cuts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
                 ways.append(
                     sum(
-                        segment_log_prob(head, cell, words[start:end], smoothing)
+                        segment_log_prob(head, cell, words[:start], words[start:end], smoothing)
                         for cell, (start, end) in zip(cells, cuts, strict=True)
                     )
                 )
@@ -91,6 +92,19 @@ class TestLastWord(SegmentsContract):
         return super().head(**{"context": 1, "layers": 2} | options)
 
 
+class TestWholeOutput(SegmentsContract):
+    def head(self, **options):
+        return super().head(**{"history": "output"} | options)
+
+
+class TestLastTwoWordsOfOutput(SegmentsContract):
+    longest = 3
+    output_lengths = (6, 2, 7)
+
+    def head(self, **options):
+        return super().head(**{"history": "output", "context": 2} | options)
+
+
 class TestTwoWordsWithEncoder(SegmentsContract):
     """Some cuts are too long: not every cell can start everywhere."""
 
@@ -115,11 +129,12 @@ def orders_of(n, batch=1, normal_form=False):
     return SeparablePermutation(scores, normal_form=normal_form)
 
 
+@pytest.mark.parametrize("history", ["segment", "output"])
 @pytest.mark.parametrize("context", [1, "full"])
 @pytest.mark.parametrize(("n", "longest"), [(1, 3), (2, 2), (4, 1)])
 @torch.no_grad()
-def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, context):
-    head = small_head(longest_segment=longest, context=context)
+def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, context, history):
+    head = small_head(longest_segment=longest, context=context, history=history)
     states, lengths = random_sentences([n])
     totals = torch.zeros(2, dtype=torch.float64)  # in the order given, and over all orders
     for m in range(n * longest + 1):
@@ -138,10 +153,11 @@ def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, con
     assert (decoder.scores()[:, [1, 4, 5]] == -torch.inf).all()
 
 
+@pytest.mark.parametrize("history", ["segment", "output"])
 @pytest.mark.parametrize("normal_form", [False, True])
 @torch.no_grad()
-def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form):
-    head, n = small_head(), 4
+def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form, history):
+    head, n = small_head(history=history), 4
     states, lengths = random_sentences([n])
     pair = torch.tensor([[4, 1, 5]]), torch.tensor([3])
     distribution = orders_of(n, normal_form=normal_form)

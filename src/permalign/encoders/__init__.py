@@ -4,6 +4,7 @@ from permalign.encoders.base import Encoder, Unchanged
 from permalign.encoders.bilstm import BiLstmEncoder
 from permalign.encoders.sums import SummingEncoder
 from permalign.encoders.transformer import TransformerEncoder
+from permalign.encoders.window import WindowEncoder
 
 __all__ = [
     "KINDS",
@@ -12,10 +13,11 @@ __all__ = [
     "SummingEncoder",
     "TransformerEncoder",
     "Unchanged",
+    "WindowEncoder",
     "make_encoder",
 ]
 
-KINDS = ("bilstm", "transformer", "sums", "none")
+KINDS = ("bilstm", "transformer", "sums", "window", "none")
 
 
 def make_encoder(
@@ -26,6 +28,7 @@ def make_encoder(
     attention_heads: int = 4,
     dropout: float = 0.0,
     sums: int = 4,
+    reach: int = 1,
 ) -> Encoder:
     """The encoder of a kind: one of `KINDS`; ``none`` is for vectors that have their context already.
 
@@ -38,6 +41,8 @@ def make_encoder(
         return TransformerEncoder(input_width, width, layers, attention_heads, dropout)
     if kind == "sums":
         return SummingEncoder(input_width, width, sums, dropout)
+    if kind == "window":
+        return WindowEncoder(input_width, width, reach, dropout)
     if kind != "none":
         raise ValueError(f"there is no encoder {kind!r}; choose one of {', '.join(KINDS)}.")
     if width != input_width:

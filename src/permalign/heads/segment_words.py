@@ -1,6 +1,6 @@
 """The words of segments: a softmax over words and a stop, from a source cell and what its segment has written."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,8 @@ from permalign.heads.output_context import OutputContext
 from permalign.heads.projected_words import projected_log_normaliser
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
+
+History = Literal["segment", "output"]
 
 
 class SegmentWords(nn.Module):
@@ -43,14 +45,17 @@ class SegmentWords(nn.Module):
         layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = 1,
+        history: History = "segment",
     ) -> None:
         super().__init__()
+        if history not in get_args(History):
+            raise ValueError(f"history is {history!r}, but must be one of {', '.join(get_args(History))}.")
         if words <= len(SPECIALS):
             raise ValueError(
                 f"words is {words}, but must be at least {len(SPECIALS) + 1}: the vocabulary's size, counting the "
                 f"special words {' '.join(SPECIALS)}."
             )
-        self.longest = longest_segment
+        self.longest, self.history = longest_segment, history
         self.context = OutputContext(
             words=words, embedding=embedding, hidden=hidden, layers=layers, dropout=dropout, context=context
         )
@@ -100,8 +105,10 @@ class SegmentWords(nn.Module):
         """
         starts, device = target.shape[1] + 1, target.device
         start, size = torch.arange(starts, device=device)[:, None], torch.arange(self.longest, device=device)
+        after = (start + size).clamp(max=starts - 1)
+        if self.history == "output":
+            return self.context(target), after
         if self.context.last == 1:
-            after = (start + size).clamp(max=starts - 1)
             return self.context(target), torch.where(size == 0, 0, after)
         windows = functional.pad(target, (0, self.longest)).unfold(1, self.longest, 1)[:, :, :-1]
         states = self.context(windows.flatten(0, 1)).unflatten(0, windows.shape[:2])

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from permalign.heads.base import Head
-from permalign.heads.segment_words import SegmentWords
+from permalign.heads.segment_words import History, SegmentWords
 from permalign.heads.segments_decoder import SegmentsDecoder
 from permalign.heads.words import (
     require_dropout,
@@ -67,6 +67,7 @@ class SegmentsHead(Head):
         layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
+        history: History = "segment",
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -84,6 +85,7 @@ class SegmentsHead(Head):
             layers=layers,
             dropout=dropout,
             context=context,
+            history=history,
         )
 
     def cells(

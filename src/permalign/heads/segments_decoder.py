@@ -85,14 +85,19 @@ class SegmentsDecoder(Decoder):
         self._open(grown)
 
     def _write(self, rows: Tensor, words: Tensor) -> None:
-        """The states after the last k words: those after k - 1, and the new word."""
-        longest = self._word_scores.longest
+        """The states after the last k words: those after k - 1, and the new word; the whole output is all k's."""
+        longest, context = self._word_scores.longest, self._word_scores.context
         count = len(rows)
+        if self._word_scores.history == "output":
+            state, after = context.advance(tuple(one[rows, 0] for one in self._carried), words)
+            self._steps = state[:, None].expand(-1, longest, -1)
+            self._carried = tuple(one[:, None] for one in after)
+            return
         shorter = tuple(one[rows, : longest - 1].flatten(0, 1) for one in self._carried)
         steps, carried = self._begin[0].expand(count, -1, -1), self._begin[1]
         carried = tuple(one.expand(count, *(-1,) * (one.dim() - 1)) for one in carried)
         if longest > 1:
-            longer, after = self._word_scores.context.advance(shorter, words.repeat_interleave(longest - 1))
+            longer, after = context.advance(shorter, words.repeat_interleave(longest - 1))
             steps = torch.cat([steps, longer.unflatten(0, (count, -1))], dim=1)
             carried = tuple(
                 torch.cat([one, two.unflatten(0, (count, -1))], dim=1)

@@ -74,6 +74,9 @@ class TrainingOptions(Options):
     short_to_long: int = Field(
         0, ge=0, description="epochs at the beginning whose batches go from short to long instead of mixed"
     )
+    unwritable: Literal["refuse", "leave_out"] = Field(
+        "refuse", description="what to do with training examples whose output is longer than the head can write"
+    )
     optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(1e-3, gt=0.0)
     weight_decay: float = Field(0.0, ge=0.0)

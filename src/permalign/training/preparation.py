@@ -70,7 +70,7 @@ def prepare(options: RunOptions) -> Prepared:
     target = learn_codec(options.text.target, [example.target for example in examples])
     torch.manual_seed(options.seed)
     model = Transducer(options.model, source, target)
-    _require_writable(model, examples)
+    examples = writable(options, model, examples)
     return Prepared(
         task,
         _batches(options, examples, source, target),
@@ -129,25 +129,39 @@ def _batches(options: RunOptions, examples: Sequence[Example], source: Codec, ta
         raise ConfigError(f"training.token_budget: {error}") from None
 
 
-def _require_writable(model: Transducer, examples: Sequence[Example]) -> None:
-    """Every output is one that the head can write; otherwise its likelihood is zero, and training goes nowhere."""
-    head: Head = model.head
+def writable(options: RunOptions, model: Transducer, examples: Sequence[Example]) -> Sequence[Example]:
+    """The examples whose outputs the head can write: of any other the likelihood is zero, and training goes nowhere.
+
+    Raises:
+        ConfigError: there is one that it cannot write, and options do not say to leave it out; or all are so.
+    """
+    kept, first = [], None
     for example in examples:
-        read, written = len(model.source.encode(example.source)), len(model.target.encode(example.target))
-        longest = head.longest_output(read)
-        if longest is None or (written == longest if head.same_length else written <= longest):
-            continue
-        kind = model.options.head.kind
-        can = f"exactly {longest}" if head.same_length else f"at most {longest}"
-        way_out = (
-            "raise model.head.longest_segment, or use model.head.kind: ssnt"
-            if kind == "swan"
-            else "use model.head.kind: ssnt"
-        )
-        raise ConfigError(
-            f"model.head.kind {kind} writes {can} words for a source of {read}, but example {example.id} of the "
-            f"training data has {written} ({' '.join(example.source[:8])} ...). For such data {way_out}."
-        )
+        problem = _not_writable(model, example)
+        if problem is None:
+            kept.append(example)
+        else:
+            first = first or problem
+    if first and (not kept or options.training.unwritable == "refuse"):
+        kind = options.model.head.kind
+        longer = "raise model.head.longest_segment, or " if kind in ("swan", "segments") else ""
+        leave = f"; or leave the {len(examples) - len(kept)} out with training.unwritable: leave_out" if kept else ""
+        raise ConfigError(f"{first} For such data {longer}use model.head.kind: ssnt{leave}.")
+    return kept
+
+
+def _not_writable(model: Transducer, example: Example) -> str | None:
+    """Why the head cannot write an example's output; None if it can."""
+    head: Head = model.head
+    read, written = len(model.source.encode(example.source)), len(model.target.encode(example.target))
+    longest = head.longest_output(read)
+    if longest is None or (written == longest if head.same_length else written <= longest):
+        return None
+    can = f"exactly {longest}" if head.same_length else f"at most {longest}"
+    return (
+        f"model.head.kind {model.options.head.kind} writes {can} words for a source of {read}, but example "
+        f"{example.id} of the training data has {written} ({' '.join(example.source[:8])} ...)."
+    )
 
 
 def _some(examples: Sequence[Example], count: int | None) -> Sequence[Example]:
