@@ -52,7 +52,8 @@ class EncoderOptions(Options):
         description="none passes states through; bilstm is the paper's; sums counts words; window sees neighbours",
     )
     width: Width = Field(
-        256, description="of its states; even, for a bilstm half for each direction, for a window half for the word"
+        256,
+        description="of its states; even, for a bilstm half for each direction, for a window half for the word",
     )
     layers: Width = 1
     dropout: Rate = Field(0.1, description="on its input and between layers")
@@ -155,7 +156,8 @@ class HeadOptions(Options):
     )
     longest_segment: Width = Field(4, description="swan, segments: how many words one source word may write")
     history: Literal["segment", "output"] = Field(
-        "segment", description="segments: whose words the context is of, the segment's own or the whole output's"
+        "segment",
+        description="segments: whose words the context is of, the segment's own or the whole output's",
     )
 
 

@@ -29,7 +29,9 @@ class WindowEncoder(Encoder):
         super().__init__()
         require_options(dropout, input_width=input_width, width=width, reach=reach)
         if width % 2:
-            raise ValueError(f"width is {width}, but must be even: one half for the word, one for its window.")
+            raise ValueError(
+                f"width is {width}, but must be even: one half for the word, one for its window."
+            )
         self.input_width, self.width, self.reach = input_width, width, reach
         self.dropout = nn.Dropout(dropout)
         self.word = nn.Linear(input_width, width // 2, bias=False)

@@ -148,7 +148,8 @@ _PARSERS = (
         trial={"decoding": "greedy"},
     ),
     System(Row("exact", "Exact transduction", ours=True), "exact"),
-    System(Row("labelled", "Exact transduction, labels", ours=True), "labelled"),
+    System(Row("window", "Exact transduction, windows", ours=True), "exact-window"),
+    System(Row("labelled", "Exact transduction, windows and labels", ours=True), "labelled"),
     System(
         Row("hard-constrained", "Hard-ReMoto, constrained", ours=True),
         "hard",
@@ -159,10 +160,17 @@ _PARSERS = (
         "hard-short",
         trial={"decoding": "greedy", "constrained": True},
     ),
-    System(
-        Row("exact-constrained", "Exact transduction, constrained", ours=True),
-        "exact",
-        trial={"constrained": True},
+    *(
+        System(
+            Row(f"{key}-constrained", f"Exact transduction{title}, constrained", ours=True),
+            experiment,
+            trial={"constrained": True, "beam": 5},
+        )
+        for key, title, experiment in (
+            ("exact", "", "exact"),
+            ("window", ", windows", "exact-window"),
+            ("labelled", ", windows and labels", "labelled"),
+        )
     ),
 )
 

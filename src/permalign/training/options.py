@@ -75,7 +75,8 @@ class TrainingOptions(Options):
         0, ge=0, description="epochs at the beginning whose batches go from short to long instead of mixed"
     )
     unwritable: Literal["refuse", "leave_out"] = Field(
-        "refuse", description="what to do with training examples whose output is longer than the head can write"
+        "refuse",
+        description="what to do with training examples whose output is longer than the head can write",
     )
     optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: float = Field(1e-3, gt=0.0)

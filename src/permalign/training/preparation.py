@@ -145,7 +145,11 @@ def writable(options: RunOptions, model: Transducer, examples: Sequence[Example]
     if first and (not kept or options.training.unwritable == "refuse"):
         kind = options.model.head.kind
         longer = "raise model.head.longest_segment, or " if kind in ("swan", "segments") else ""
-        leave = f"; or leave the {len(examples) - len(kept)} out with training.unwritable: leave_out" if kept else ""
+        leave = (
+            f"; or leave the {len(examples) - len(kept)} out with training.unwritable: leave_out"
+            if kept
+            else ""
+        )
         raise ConfigError(f"{first} For such data {longer}use model.head.kind: ssnt{leave}.")
     return kept
 
