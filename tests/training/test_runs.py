@@ -159,6 +159,42 @@ def test_a_tagging_head_needs_outputs_as_long_as_their_sources(tmp_path):
         prepare(RunOptions.parse(values))
 
 
+def test_examples_the_head_cannot_write_are_left_out_if_so_wanted(tmp_path):
+    data = write_data(tmp_path)
+    data.write_text(data.read_text() + '{"source": "a", "target": "A A", "split": "train"}\n')
+    values = options(data, stages=[])
+    values["model"]["head"] |= {"kind": "segments", "longest_segment": 1}
+    with pytest.raises(ConfigError, match=r"at most 1 words .* leave the 1 out with training.unwritable"):
+        prepare(RunOptions.parse(values))
+    whole = prepare(RunOptions.parse(options(write_data(tmp_path / "whole"), stages=[])))
+    values["training"]["unwritable"] = "leave_out"
+    prepared = prepare(RunOptions.parse(values))
+    assert prepared.left_out == 1
+    assert len(prepared.batches) == len(whole.batches)
+    said = []
+
+    class Listening(type(SILENT)):
+        def say(self, message):
+            said.append(message)
+
+    values["training"] |= {"steps": 1}
+    train(values, tmp_path / "run", display=Listening())
+    assert "left out: 1 training examples longer than segments writes" in said
+
+
+def test_nothing_to_write_is_refused_in_any_case(tmp_path):
+    data = tmp_path / "data.jsonl"
+    data.write_text(
+        '{"source": "a", "target": "A A", "split": "train"}\n{"source": "a", "target": "A", "split": "dev"}\n'
+    )
+    values = options(data, stages=[], unwritable="leave_out")
+    values["model"]["head"] |= {"kind": "segments", "longest_segment": 1}
+    with pytest.raises(
+        ConfigError, match=r"raise model.head.longest_segment, or use model.head.kind: ssnt\."
+    ):
+        prepare(RunOptions.parse(values))
+
+
 def test_an_example_larger_than_a_batch_names_the_option(tmp_path):
     with pytest.raises(ConfigError, match=r"training.token_budget: example"):
         prepare(RunOptions.parse(options(write_data(tmp_path), token_budget=3)))

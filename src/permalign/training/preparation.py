@@ -37,6 +37,7 @@ class Prepared:
         model: new, its weights drawn with the seed.
         metric: what is best on dev.
         data: a fingerprint of the training split, to know it again.
+        left_out: how many training examples the head cannot write.
     """
 
     task: Task
@@ -45,6 +46,7 @@ class Prepared:
     model: Transducer
     metric: str
     data: str
+    left_out: int
 
     def total_steps(self, options: RunOptions, processes: int) -> int:
         """How many updates the run has."""
@@ -70,14 +72,15 @@ def prepare(options: RunOptions) -> Prepared:
     target = learn_codec(options.text.target, [example.target for example in examples])
     torch.manual_seed(options.seed)
     model = Transducer(options.model, source, target)
-    examples = writable(options, model, examples)
+    written = writable(options, model, examples)
     return Prepared(
         task,
-        _batches(options, examples, source, target),
+        _batches(options, written, source, target),
         _some(dev, options.training.dev_examples),
         model,
         _metric(options, task, dev),
         fingerprint((example.source, example.target) for example in examples),
+        len(examples) - len(written),
     )
 
 

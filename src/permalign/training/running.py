@@ -94,7 +94,12 @@ def _sit(
             run.note(chosen_seed=options.seed)
         prepared = prepare(options)
     session = Session(options, prepared, run, accelerator)
-    with session.track(display or default_display()):
+    display = display or default_display()
+    if prepared.left_out and accelerator.is_main_process:
+        display.say(
+            f"left out: {prepared.left_out} training examples longer than {options.model.head.kind} writes"
+        )
+    with session.track(display):
         loop.run(session)
     return session.progress
 
