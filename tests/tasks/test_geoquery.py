@@ -84,7 +84,8 @@ def test_the_rules_are_those_of_the_corpus(data_dir):
 
 
 def test_splits_are_the_expected_ones(task, expected):
-    assert task.splits == tuple(f"{condition}/{part}" for condition in CONDITIONS for part in PARTS)
+    conditions = tuple(f"{condition}/{part}" for condition in CONDITIONS for part in PARTS)
+    assert task.splits == (*conditions, "temp_tune/train", "temp_tune/dev")
     for condition in CONDITIONS:
         for part, size in zip(PARTS, SIZES[condition], strict=True):
             ids = [int(e.id) for e in task.examples(f"{condition}/{part}")]
@@ -105,6 +106,18 @@ def test_shipped_splits_keep_their_rules(data_dir, task):
         lengths = all_examples(GeoQuery(write_all=write_all, data_dir=data_dir))
         train = set(split_ids()[f"{condition}/train"])
         assert train == {number for number, e in lengths.items() if len(e.target) <= 4}
+
+
+def test_templates_are_held_out_for_tuning(task, data_dir):
+    parts = {part: task.examples(f"temp_tune/{part}") for part in ("train", "dev")}
+    templates = {part: [e.meta["template"] for e in found] for part, found in parts.items()}
+    assert not set(templates["train"]) & set(templates["dev"])
+    assert 120 <= len(parts["dev"]) < 126
+    assert max(Counter(templates["dev"]).values()) == 6
+    seen = {*split_ids()["temp/train"], *split_ids()["temp/dev"]}  # nothing of the test set
+    assert {int(e.id) for found in parts.values() for e in found} <= seen
+    german = GeoQuery("de", data_dir=data_dir).examples("temp_tune/dev")
+    assert [e.id for e in german] == [e.id for e in parts["dev"]]
 
 
 def test_examples_carry_what_is_needed_to_answer(task, expected):

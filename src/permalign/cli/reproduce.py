@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 HELP = """Run the cells of a table of the paper, and write it with the paper's numbers beside ours.
 
-TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation) or table5 (answers with their reasons).
+TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation), table5 (answers with their reasons)
+or ablation (what helps exact transduction).
 What was run before is not run again; a run that was stopped goes on exactly where it was. The result is
 RESULTS/TABLE.md and RESULTS/TABLE.json, one file for each run in RESULTS/runs, and RESULTS/trail.md, which lists
 every run that was ever made with its score on dev.
@@ -31,7 +32,9 @@ Examples:
 
 @plain_endings()
 def reproduce(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="table2, table3, table4 or table5.")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="table2, table3, table4, table5 or ablation.")
+    ],
     cell: Annotated[
         list[str] | None,
         typer.Option(metavar="ROW/COLUMN", help="Only these cells; * for any, ROW alone for its cells."),

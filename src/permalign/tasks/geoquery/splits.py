@@ -6,17 +6,27 @@ The numbers are in ``splits/geoquery.json``, so that everybody has the same spli
 - ``temp``: Herzig and Berant's split by template; no template of the test set is in the other two.
 - ``len``: training on programs of up to 4 tokens; the longer ones are cut in two halves.
 - ``len_all``: the same by the length of programs with ``all`` written.
+
+The development set of ``temp`` shares its templates with training, so that it cannot tell who generalises to others.
+``temp_tune`` is for that: the questions that ``temp`` trains and develops on, some templates of which are held out.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import chain
+from random import Random
+
+from permalign.tasks.seeded import shuffled
 
 _SPLITS = files("permalign.tasks").joinpath("splits", "geoquery.json")
 QUESTIONS = 880
 CONDITIONS = ("iid", "temp", "len", "len_all")
 PARTS = ("train", "dev", "test")
+TUNING = ("temp_tune/train", "temp_tune/dev")
+HELD_OUT, OF_A_TEMPLATE = 120, 6
 
 
 @cache
@@ -33,3 +43,20 @@ def split_ids() -> Mapping[str, list[int]]:
         found[f"{condition}/train"] = sorted(set(range(QUESTIONS)).difference(dev, test))
         found[f"{condition}/dev"], found[f"{condition}/test"] = dev, test
     return found
+
+
+def tuning_ids(templates: Mapping[int, str]) -> Mapping[str, list[int]]:
+    """The ids of `TUNING`, of which dev has about `HELD_OUT`, no more than `OF_A_TEMPLATE` of any template.
+
+    Args:
+        templates: of all questions, by id.
+    """
+    questions = defaultdict(list)
+    for number in sorted(split_ids()["temp/train"] + split_ids()["temp/dev"]):
+        questions[templates[number]].append(number)
+    dev: list[int] = []
+    for template in shuffled(sorted(questions), Random("temp_tune")):
+        if len(dev) >= HELD_OUT:
+            break
+        dev += questions.pop(template)[:OF_A_TEMPLATE]
+    return dict(zip(TUNING, (sorted(chain(*questions.values())), sorted(dev)), strict=True))

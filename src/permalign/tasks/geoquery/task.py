@@ -1,6 +1,6 @@
 """GeoQuery: questions about the geography of the United States, in several languages, to FunQL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -12,7 +12,7 @@ from permalign.tasks.geoquery.executor import Denotation, Executor
 from permalign.tasks.geoquery.funql import read_funql, unmask, write_funql
 from permalign.tasks.geoquery.geobase import read_geobase
 from permalign.tasks.geoquery.signatures import program_grammar
-from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, QUESTIONS, split_ids
+from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, QUESTIONS, TUNING, split_ids, tuning_ids
 from permalign.tasks.geoquery.world import world_of
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.location import dataset_file
@@ -41,7 +41,7 @@ class GeoQuery(Task):
 
     @property
     def splits(self) -> tuple[str, ...]:  # noqa: D102
-        return tuple(f"{condition}/{part}" for condition in CONDITIONS for part in PARTS)
+        return (*(f"{condition}/{part}" for condition in CONDITIONS for part in PARTS), *TUNING)
 
     @property
     def grammar(self) -> Grammar:  # noqa: D102
@@ -50,7 +50,8 @@ class GeoQuery(Task):
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
             raise self.unknown_split(split)
-        return [self._examples[number] for number in split_ids()[split]]
+        ids = self._tuning_ids if split in TUNING else split_ids()
+        return [self._examples[number] for number in ids[split]]
 
     def answer(self, example: Example, output: Sequence[str]) -> str:
         """The full FunQL, with the question's own entities in the place of the masks.
@@ -91,6 +92,10 @@ class GeoQuery(Task):
     @cached_property
     def _executor(self) -> Executor:
         return Executor(world_of(read_geobase(dataset_file("geobase", "geobase", self.data_dir))))
+
+    @cached_property
+    def _tuning_ids(self) -> Mapping[str, list[int]]:
+        return tuning_ids({number: str(one.meta["template"]) for number, one in self._examples.items()})
 
     @cached_property
     def _examples(self) -> dict[int, Example]:
