@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure everything (five minutes), print it, keep it, and update the README's table."""
+"""``python -m benchmarks``: measure everything (five minutes), print it, keep it, and update the tables that show it."""
 
 import json
 import sys
@@ -44,7 +44,7 @@ def main() -> None:
     results = {"machine": machine(), "measurements": rows}
     table.RESULTS.parent.mkdir(exist_ok=True)
     table.RESULTS.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    table.write_readme()
+    table.write_all()
     print(table.plain(results))
 
 

@@ -1,15 +1,18 @@
-"""The measurements as tables: in the terminal, and in the README between its markers.
+"""The measurements as tables: in the terminal, in the README between its markers, and in results/speed.md.
 
-``python -m benchmarks.table`` writes the README's table anew from ``results/core.json``.
+``python -m benchmarks.table`` writes the tables and the picture of costs anew from ``results/core.json``.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
+from permalign.reproduction.plots import plot_cost
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "core.json"
 README = ROOT / "README.md"
+SPEED, COST = ROOT / "results" / "speed.md", ROOT / "results" / "cost.png"
 BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 
 
@@ -65,10 +68,31 @@ def with_table(readme: str, results: dict[str, Any]) -> str:
     return f"{before}{BEGIN}\n{markdown(results)}\n{END}{after}"
 
 
-def write_readme() -> None:
-    """Bring the README's table up to date with the results."""
-    README.write_text(with_table(README.read_text("utf-8"), json.loads(RESULTS.read_text("utf-8"))), "utf-8")
+def page(results: dict[str, Any]) -> str:
+    """All rows as a page of the results, with what missed its target."""
+    missed = [
+        f"- {row['what']}: {number(row, 'measured')}" for row in results["measurements"] if not row["met"]
+    ]
+    parts = [
+        "# Speed",
+        "Made by `make bench`: every ratio is of two things measured in turns in one run, on equal outputs.",
+        markdown(results).rstrip(".") + f", on commit `{results['machine']['commit']}`.",
+        "## Targets that were missed",
+        "\n".join(missed) if missed else "None.",
+        f"## Cost by length\n\n![Seconds for one sentence over its length]({COST.name})",
+        "Scoring, inside and expected matrix, forward and backward, of one sentence in a batch: the paper's method as "
+        "its authors run it, and ours.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_all() -> None:
+    """Bring the tables and the picture up to date with the results."""
+    results = json.loads(RESULTS.read_text("utf-8"))
+    README.write_text(with_table(README.read_text("utf-8"), results), "utf-8")
+    SPEED.write_text(page(results), "utf-8")
+    plot_cost(COST, RESULTS)
 
 
 if __name__ == "__main__":
-    write_readme()
+    write_all()

@@ -22,6 +22,7 @@ extensions = [
     "extensions.docstrings",
     "extensions.drawn_math",
     "extensions.tables",
+    "extensions.results",
 ]
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3

@@ -1,11 +1,14 @@
 """The figures of the documentation, made by permalign itself when the pages are built (a few seconds in all)."""
 
 from collections.abc import Callable
-from math import factorial
+from math import factorial, nan
 from pathlib import Path
+from typing import Any
 
 import torch
+from extensions.results import RESULTS, read_cells
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -164,7 +167,64 @@ def transduction() -> str:
     return picture(best, source, best.segments, output)
 
 
-def _axes(width: float, height: float) -> tuple[Figure, "object"]:
+def one_word() -> Figure:
+    """What is held out of training, by how many words a word may write."""
+    titles = {"three": "up to three words", "two": "up to two", "exact": "one", "window": "one, windows"}
+    columns = {
+        "en-temp_tune": "EN templates",
+        "en-len": "EN lengths",
+        "zh-temp_tune": "ZH templates",
+        "zh-len": "ZH lengths",
+    }
+    cells = read_cells("ablation")
+    return _bars(
+        {
+            title: [_mean(cells.get(f"{row}-constrained/{column}")) for column in columns]
+            for row, title in titles.items()
+        },
+        list(columns.values()),
+    )
+
+
+def beyond() -> Figure:
+    """GeoQuery's hard conditions: the paper's best, ours of the paper's systems, and exact transduction."""
+    cells = read_cells("table3")
+    columns = [f"{language}-{condition}" for condition in ("temp", "len") for language in ("en", "zh", "de")]
+    exact = {"en": "exact-constrained", "zh": "window-constrained", "de": "window-constrained"}
+    paper = [
+        max(cell["paper"] or 0.0 for name, cell in cells.items() if name.endswith(f"/{c}")) for c in columns
+    ]
+    return _bars(
+        {
+            "best of the paper": paper,
+            "SSNT": [_mean(cells.get(f"ssnt/{column}")) for column in columns],
+            "Hard-ReMoto": [_mean(cells.get(f"hard/{column}")) for column in columns],
+            "exact transduction": [_mean(cells.get(f"{exact[column[:2]]}/{column}")) for column in columns],
+        },
+        [column.upper().replace("-", " ") for column in columns],
+    )
+
+
+def _mean(cell: dict[str, Any] | None) -> float:
+    """A cell's exact match; nothing where it was not run."""
+    spread = None if cell is None else cell.get("exact_match")
+    return nan if spread is None else float(spread["mean"])
+
+
+def _bars(series: dict[str, list[float]], groups: list[str]) -> Figure:
+    figure, axes = _axes(6.6, 2.9)
+    width = 0.8 / len(series)
+    colours = ("#b8c4cf", THIRD, SECOND, INK)
+    for number, ((title, values), colour) in enumerate(zip(series.items(), colours, strict=True)):
+        places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
+        axes.bar(places, values, width, label=title, color=colour)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_ylabel("exact match (%)")
+    axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return figure
+
+
+def _axes(width: float, height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.add_subplot()
@@ -187,16 +247,17 @@ def _heatmaps(panels: dict[str, torch.Tensor], words: tuple[str, ...]) -> Figure
 
 FIGURES: dict[str, Callable[[], Figure | str]] = {
     one.__name__.replace("_", "-"): one
-    for one in (tree, counts, sampling, three_answers, posterior, monotone, transduction)
+    for one in (tree, counts, sampling, three_answers, posterior, monotone, transduction, one_word, beyond)
 }
 
 
 def make_all(folder: Path) -> None:
-    """Write every figure that is not there yet, or older than this file."""
+    """Write every figure that is not there yet, or older than this file or the results."""
     folder.mkdir(exist_ok=True)
+    changed = max(path.stat().st_mtime for path in (Path(__file__), *RESULTS.glob("*.json")))
     for name, make in FIGURES.items():
         path = folder / f"{name}.svg"
-        if path.exists() and path.stat().st_mtime > Path(__file__).stat().st_mtime:
+        if path.exists() and path.stat().st_mtime > changed:
             continue
         with rc_context(STYLE):
             made = make()

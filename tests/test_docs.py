@@ -224,3 +224,14 @@ def test_the_tables_show_every_option_with_its_default(monkeypatch):
     assert rows["model.reorderer.shared_embeddings"][1] == "false"
     assert rows["task"][1] == "required"
     assert {"text.source.kind", "model.head.encoder.width", "training.stages.*.objective"} <= set(rows)
+
+
+def test_numbers_of_results_are_shown_with_their_deviation_and_the_paper(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from extensions.results import shown
+
+    assert shown({"paper": None, "exact_match": {"mean": 51.26, "deviation": None}}, "exact_match") == "51.3"
+    cell = {"paper": 43.2, "exact_match": {"mean": 47.0, "deviation": 1.5}}
+    assert shown(cell, "exact_match") == "47.0 ± 1.5 (paper 43.2)"
+    assert shown({"paper": 28.7}, "bleu") == "not run (paper 28.7)"
+    assert shown(None, "bleu") == ""
