@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure everything (five minutes), print it, keep it, and update the tables that show it."""
+"""``python -m benchmarks``: measure everything (five minutes), print it, keep it, and bring all tables up to date."""
 
 import json
 import sys
