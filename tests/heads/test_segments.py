@@ -6,13 +6,12 @@ import pytest
 import torch
 from tests.heads.contract import (
     WIDTH,
-    WORDS,
-    HeadContract,
     Neighbours,
     follow,
     random_outputs,
     random_sentences,
 )
+from tests.heads.segmental import SegmentalContract, small_head
 from tests.structures.contract import seeded
 
 from permalign import SeparablePermutation
@@ -24,63 +23,23 @@ from permalign.structures.brute_force import all_trees
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
 
-def segment_log_prob(head, cell, before, words, smoothing):
-    """One segment of one cell, word by word, after the words before."""
-    scores, total = head.word_scores, 0.0
-    known = before if scores.history == "output" else []
-    for size, word in enumerate([*words, END_ID]):
-        if size == head.longest_segment:
-            break  # stops by itself
-        state = scores.context(torch.tensor([known + words[:size]], dtype=torch.int64))[0, -1]
-        logits = scores.of_cells(cell) + scores.of_steps(state)
-        logits = logits.index_fill(0, torch.tensor([PADDING_ID, BEGIN_ID]), -torch.inf)
-        log_probs = logits.log_softmax(-1)
-        mean = log_probs[log_probs.isfinite()].mean()
-        total = total + (1 - smoothing) * log_probs[word] + smoothing * mean
-    return total
+class SegmentsContract(SegmentalContract):
+    kind = SegmentsHead
 
-
-def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
-    """Log-likelihoods by the definition: every way to cut each output."""
-    answers = []
-    for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True)):
-        cells, words = head.cells(states[[row], :n], lengths[[row]])[0], target[row, :m].tolist()
-        ways = []
-        for sizes in itertools.product(range(head.longest_segment + 1), repeat=n):
-            if sum(sizes) == m:
-                cuts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
-                ways.append(
-                    sum(
-                        segment_log_prob(head, cell, words[:start], words[start:end], smoothing)
-                        for cell, (start, end) in zip(cells, cuts, strict=True)
-                    )
-                )
-        answers.append(torch.stack(ways).logsumexp(0))
-    return torch.stack(answers)
-
-
-class SegmentsContract(HeadContract):
-    longest = 4
-
-    def head(self, **options):
-        defaults = {"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5}
-        return SegmentsHead(**defaults | {"longest_segment": self.longest} | options)
-
-    @torch.no_grad()
-    def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
-        head = self.build()
-        for smoothing in (0.0, 0.3):
-            value = head.log_likelihood(*self.batch(), smoothing=smoothing)
-            torch.testing.assert_close(value, written_out(head, *self.batch(), smoothing))
-
-    def test_wrong_arguments_are_named(self):
-        super().test_wrong_arguments_are_named()
-        states, lengths, _, _ = self.batch()
-        message = (
-            rf"target_lengths\[1\] is 9 words, but 1 source .* L = {self.longest} write .*longest_segment=9"
-        )
-        with pytest.raises(ValueError, match=message):
-            self.build().log_likelihood(states, lengths, *random_outputs((1, 9, 1)))
+    @staticmethod
+    def segment_log_prob(head, cell, before, words, smoothing):
+        scores, total = head.word_scores, 0.0
+        known = before if scores.history == "output" else []
+        for size, word in enumerate([*words, END_ID]):
+            if size == head.longest_segment:
+                break  # stops by itself
+            state = scores.context(torch.tensor([known + words[:size]], dtype=torch.int64))[0, -1]
+            logits = scores.of_cells(cell) + scores.of_steps(state)
+            logits = logits.index_fill(0, torch.tensor([PADDING_ID, BEGIN_ID]), -torch.inf)
+            log_probs = logits.log_softmax(-1)
+            mean = log_probs[log_probs.isfinite()].mean()
+            total = total + (1 - smoothing) * log_probs[word] + smoothing * mean
+        return total
 
 
 class TestWholeSegment(SegmentsContract):
@@ -115,15 +74,6 @@ class TestTwoWordsWithEncoder(SegmentsContract):
         return super().head(**{"encoder": Neighbours(WIDTH, 6), "context": 2} | options)
 
 
-def small_head(scale=1.0, dtype=torch.float64, **options):
-    torch.manual_seed(3)
-    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5, "longest_segment": 2}
-    head = SegmentsHead(**defaults | options).to(dtype).eval()
-    for parameter in head.parameters():
-        torch.nn.init.normal_(parameter, std=scale)
-    return head
-
-
 def orders_of(n, batch=1, normal_form=False):
     scores = torch.randn(batch, split_count(n), 2, dtype=torch.float64, generator=seeded(n))
     return SeparablePermutation(scores, normal_form=normal_form)
@@ -134,7 +84,7 @@ def orders_of(n, batch=1, normal_form=False):
 @pytest.mark.parametrize(("n", "longest"), [(1, 3), (2, 2), (4, 1)])
 @torch.no_grad()
 def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, context, history):
-    head = small_head(longest_segment=longest, context=context, history=history)
+    head = small_head(SegmentsHead, longest_segment=longest, context=context, history=history)
     states, lengths = random_sentences([n])
     totals = torch.zeros(2, dtype=torch.float64)  # in the order given, and over all orders
     for m in range(n * longest + 1):
@@ -157,7 +107,7 @@ def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, con
 @pytest.mark.parametrize("normal_form", [False, True])
 @torch.no_grad()
 def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form, history):
-    head, n = small_head(history=history), 4
+    head, n = small_head(SegmentsHead, history=history), 4
     states, lengths = random_sentences([n])
     pair = torch.tensor([[4, 1, 5]]), torch.tensor([3])
     distribution = orders_of(n, normal_form=normal_form)
@@ -179,7 +129,7 @@ def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form, histor
 
 @pytest.mark.parametrize("scale", [1.0, 6.0, 30.0])
 def test_mass_is_conserved_along_a_long_prefix(scale):
-    head = small_head(scale, torch.float32)
+    head = small_head(SegmentsHead, scale, torch.float32)
     states, lengths = random_sentences([20])
     (output,), _ = random_outputs([30])
     output = torch.where(output == 6, 4, output)
@@ -189,14 +139,14 @@ def test_mass_is_conserved_along_a_long_prefix(scale):
 
 
 def test_a_word_that_cannot_be_written_leaves_nothing():
-    decoder = small_head().decoder(*random_sentences([2]))
+    decoder = small_head(SegmentsHead).decoder(*random_sentences([2]))
     decoder.extend(torch.tensor([0]), torch.tensor([END_ID]))
     assert (decoder.scores() == -torch.inf).all()
 
 
 @torch.no_grad()
 def test_segments_follow_the_order():
-    head = small_head(0.0, width=1)
+    head = small_head(SegmentsHead, 0.0, width=1)
     head.word_scores.of_cells.weight[END_ID] = -20.0  # a positive state writes on, a negative one stops
     states = torch.tensor([[[-1.0], [1.0], [-1.0]]]).double()
     pair = torch.tensor([[4, 5]]), torch.tensor([2])

@@ -7,13 +7,13 @@ import torch
 from tests.heads.contract import (
     WIDTH,
     WORDS,
-    HeadContract,
     Neighbours,
     follow,
     random_outputs,
     random_sentences,
 )
 from tests.heads.reference import word_log_prob
+from tests.heads.segmental import SegmentalContract, small_head
 
 from permalign.heads import swan
 from permalign.heads.segment_lstm import SegmentLstm
@@ -22,76 +22,37 @@ from permalign.structures import Segment
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
 
-def segment_log_prob(head, cell, step, words, smoothing):
-    """One segment, word by word."""
-    network, total = head.segment, 0.0
-    state, memory = (network.from_cells(cell) + network.from_steps(step)).tanh().chunk(2)
-    choices = [word for word in range(head.words) if word not in (PADDING_ID, BEGIN_ID)]
-    for size, word in enumerate([*words, END_ID]):
-        if size == head.longest_segment:
-            break  # stops by itself
-        mean = sum(word_log_prob(head, state, choice) for choice in choices) / len(choices)
-        total = total + (1 - smoothing) * word_log_prob(head, state, word) + smoothing * mean
-        gates = network.from_words(head.context.embeddings.weight[word]) + network.from_states(state)
-        take, keep, show, new = gates.chunk(4)
-        memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()
-        state = show.sigmoid() * memory.tanh()
-    return total
+class SwanContract(SegmentalContract):
+    kind = SwanHead
+
+    @staticmethod
+    def segment_log_prob(head, cell, before, words, smoothing):
+        step = head.context(torch.tensor([before], dtype=torch.int64))[0, -1]
+        network, total = head.segment, 0.0
+        state, memory = (network.from_cells(cell) + network.from_steps(step)).tanh().chunk(2)
+        choices = [word for word in range(head.words) if word not in (PADDING_ID, BEGIN_ID)]
+        for size, word in enumerate([*words, END_ID]):
+            if size == head.longest_segment:
+                break  # stops by itself
+            mean = sum(word_log_prob(head, state, choice) for choice in choices) / len(choices)
+            total = total + (1 - smoothing) * word_log_prob(head, state, word) + smoothing * mean
+            gates = network.from_words(head.context.embeddings.weight[word]) + network.from_states(state)
+            take, keep, show, new = gates.chunk(4)
+            memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()
+            state = show.sigmoid() * memory.tanh()
+        return total
 
 
-def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
-    """Log-likelihoods by the definition: every way to cut each output."""
-    answers = []
-    for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True)):
-        cells = states[[row], :n]
-        cells = cells[0] if head.encoder is None else head.encoder(cells, lengths[[row]])[0]
-        steps, words = head.context(target[[row], :m])[0], target[row, :m].tolist()
-        ways = []
-        for sizes in itertools.product(range(head.longest_segment + 1), repeat=n):
-            if sum(sizes) == m:
-                ends = list(itertools.accumulate(sizes, initial=0))
-                cuts = zip(cells, itertools.pairwise(ends), strict=True)
-                ways.append(
-                    sum(segment_log_prob(head, c, steps[a], words[a:b], smoothing) for c, (a, b) in cuts)
-                )
-        answers.append(torch.stack(ways).logsumexp(0))
-    return torch.stack(answers)
-
-
-class SegmentalContract(HeadContract):
-    longest = 4
-
-    def head(self, **options):
-        defaults = {"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5}
-        return SwanHead(**defaults | {"longest_segment": self.longest} | options)
-
-    @torch.no_grad()
-    def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
-        head = self.build()
-        for smoothing in (0.0, 0.3):
-            value = head.log_likelihood(*self.batch(), smoothing=smoothing)
-            torch.testing.assert_close(value, written_out(head, *self.batch(), smoothing))
-
-    def test_wrong_arguments_are_named(self):
-        super().test_wrong_arguments_are_named()
-        states, lengths, _, _ = self.batch()
-        message = (
-            rf"target_lengths\[1\] is 9 words, but 1 source .* L = {self.longest} write .*longest_segment=9"
-        )
-        with pytest.raises(ValueError, match=message):
-            self.build().log_likelihood(states, lengths, *random_outputs((1, 9, 1)))
-
-
-class TestWholePrefix(SegmentalContract):
+class TestWholePrefix(SwanContract):
     pass
 
 
-class TestLastWord(SegmentalContract):
+class TestLastWord(SwanContract):
     def head(self, **options):
         return super().head(**{"context": 1, "layers": 2} | options)
 
 
-class TestTwoWordsWithEncoder(SegmentalContract):
+class TestTwoWordsWithEncoder(SwanContract):
     """Some cuts are too long: not every cell can start everywhere."""
 
     longest = 2
@@ -101,19 +62,10 @@ class TestTwoWordsWithEncoder(SegmentalContract):
         return super().head(**{"encoder": Neighbours(WIDTH, 6)} | options)
 
 
-def small_head(scale=1.0, dtype=torch.float64, **options):
-    torch.manual_seed(3)
-    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5, "longest_segment": 2}
-    head = SwanHead(**defaults | options).to(dtype).eval()
-    for parameter in head.parameters():
-        torch.nn.init.normal_(parameter, std=scale)
-    return head
-
-
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize(("n", "longest"), [(1, 3), (2, 2), (4, 1)])
 def test_every_output_is_scored_alike_by_decoder_and_likelihood(dtype, tolerance, n, longest):
-    head = small_head(dtype=dtype, longest_segment=longest)
+    head = small_head(SwanHead, dtype=dtype, longest_segment=longest)
     states, lengths = random_sentences([n])
     states = states.to(dtype)
     total = 0.0
@@ -132,7 +84,7 @@ def test_every_output_is_scored_alike_by_decoder_and_likelihood(dtype, tolerance
 
 @pytest.mark.parametrize("scale", [1.0, 6.0, 30.0])
 def test_mass_is_conserved_along_a_long_prefix(scale):
-    head = small_head(scale, torch.float32)
+    head = small_head(SwanHead, scale, torch.float32)
     states, lengths = random_sentences([20])
     (output,), _ = random_outputs([30])
     output = torch.where(output == 6, 4, output)
@@ -142,14 +94,14 @@ def test_mass_is_conserved_along_a_long_prefix(scale):
 
 
 def test_a_word_that_cannot_be_written_leaves_nothing():
-    decoder = small_head().decoder(*random_sentences([2]))
+    decoder = small_head(SwanHead).decoder(*random_sentences([2]))
     decoder.extend(torch.tensor([0]), torch.tensor([END_ID]))
     assert (decoder.scores() == -torch.inf).all()
 
 
 def test_large_vocabularies_go_through_the_softmax_in_parts(monkeypatch):
     batch = (*random_sentences([3, 2]), *random_outputs([4, 3]))
-    head = small_head(words=WORDS)
+    head = small_head(SwanHead, words=WORDS)
     answers = []
     for at_once in (2**24, 30):
         monkeypatch.setattr(swan, "AT_ONCE", at_once)
@@ -162,7 +114,7 @@ def test_large_vocabularies_go_through_the_softmax_in_parts(monkeypatch):
 
 @torch.no_grad()
 def test_segments_follow_the_order():
-    head = small_head(0.0, width=2, hidden=1)
+    head = small_head(SwanHead, 0.0, width=2, hidden=1)
     head.segment.from_cells.weight[0, 0] = 1.0  # a positive first number starts to write, any other stops
     head.segment.from_words.bias.fill_(9.0)
     head.softmax.linear.weight[END_ID] = -20.0
@@ -188,4 +140,4 @@ def test_the_segment_network_is_an_lstm():
 
 def test_segments_have_room_for_a_word():
     with pytest.raises(ValueError, match="longest_segment is 0"):
-        small_head(longest_segment=0)
+        small_head(SwanHead, longest_segment=0)

@@ -1,0 +1,73 @@
+"""What heads that write segments must hold beyond the contract of heads."""
+
+import itertools
+
+import pytest
+import torch
+from tests.heads.contract import WIDTH, WORDS, HeadContract, random_outputs
+
+
+class SegmentalContract(HeadContract):
+    """Likelihoods are sums over all ways to cut an output; a class says how one segment is written.
+
+    Attributes:
+        kind: of head.
+        longest: words of a segment.
+    """
+
+    kind: type
+    longest = 4
+
+    def head(self, **options):
+        defaults = {"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5}
+        return self.kind(**defaults | {"longest_segment": self.longest} | options)
+
+    @staticmethod
+    def segment_log_prob(head, cell, before, words, smoothing):
+        """One segment of a cell, word by word, behind the words ``before`` it."""
+        raise NotImplementedError
+
+    def written_out(self, head, states, lengths, target, target_lengths, smoothing):
+        """Log-likelihoods by the definition: every way to cut each output."""
+        answers = []
+        for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True)):
+            cells, words = states[[row], :n], target[row, :m].tolist()
+            cells = cells[0] if head.encoder is None else head.encoder(cells, lengths[[row]])[0]
+            ways = []
+            for sizes in itertools.product(range(head.longest_segment + 1), repeat=n):
+                if sum(sizes) == m:
+                    cuts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
+                    ways.append(
+                        sum(
+                            self.segment_log_prob(head, cell, words[:start], words[start:end], smoothing)
+                            for cell, (start, end) in zip(cells, cuts, strict=True)
+                        )
+                    )
+            answers.append(torch.stack(ways).logsumexp(0))
+        return torch.stack(answers)
+
+    @torch.no_grad()
+    def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
+        head = self.build()
+        for smoothing in (0.0, 0.3):
+            value = head.log_likelihood(*self.batch(), smoothing=smoothing)
+            torch.testing.assert_close(value, self.written_out(head, *self.batch(), smoothing))
+
+    def test_wrong_arguments_are_named(self):
+        super().test_wrong_arguments_are_named()
+        states, lengths, _, _ = self.batch()
+        message = (
+            rf"target_lengths\[1\] is 9 words, but 1 source .* L = {self.longest} write .*longest_segment=9"
+        )
+        with pytest.raises(ValueError, match=message):
+            self.build().log_likelihood(states, lengths, *random_outputs((1, 9, 1)))
+
+
+def small_head(kind, scale=1.0, dtype=torch.float64, **options):
+    """A head of six words, with weights as large as one likes."""
+    torch.manual_seed(3)
+    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5, "longest_segment": 2}
+    head = kind(**defaults | options).to(dtype).eval()
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter, std=scale)
+    return head
