@@ -151,8 +151,7 @@ class HeadOptions(Options):
     label_smoothing: Rate = 0.0
     context: Literal["full"] | Width = Field(
         "full",
-        description="what it remembers of its own output, all of it or the last words (ssnt, swan); of the segment "
-        "it is writing (segments)",
+        description="what it remembers of its own output, all of it or the last words; segments: see history",
     )
     longest_segment: Width = Field(4, description="swan, segments: how many words one source word may write")
     history: Literal["segment", "output"] = Field(

@@ -17,7 +17,7 @@ History = Literal["segment", "output"]
 class SegmentWords(nn.Module):
     """``p(w | i, before) = softmax_w(A_i + B_before)``, where the end stands for the segment's stop.
 
-    ``A_i`` is a projection of the source cell alone and ``B_before`` one of the segment's own words alone, so that
+    ``A_i`` is a projection of the source cell alone and ``B_before`` one of the words before alone, so that
     both are made once and only the normaliser meets all pairs. A segment of L words stops by itself, so that the
     probabilities of a cell's segments sum to one.
 
@@ -29,7 +29,8 @@ class SegmentWords(nn.Module):
         longest_segment: L.
         layers: of the network over the words of a segment.
         dropout: of embeddings and states.
-        context: ``"full"`` for a network over all words of the segment, or the number of last words it sees.
+        context: ``"full"`` for a network over all words before, or the number of last words it sees.
+        history: which words come before: those of the ``segment``, or of the whole ``output`` so far.
     """
 
     forbidden: Tensor

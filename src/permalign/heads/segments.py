@@ -29,14 +29,16 @@ from permalign.structures import (
 
 
 class SegmentsHead(Head):
-    """The output is a segment of 0..L words for every source cell, written from that cell and its own words alone:
+    """The output is a segment of 0..L words for every source cell, written from that cell and earlier words alone:
 
-        p(w | cell i, words of the segment so far) = softmax_w(A_i + B_words)        the end is the segment's stop
+        p(w | cell i, words before) = softmax_w(A_i + B_words)        the end is the segment's stop
 
-    Nothing else of the output or of the sentence's order is seen (the encoder may have seen the sentence in its
-    original order). So with a distribution over orders `permalign.SynchronousPermutation` sums over all orders and all
-    segmentations exactly; with one order `permalign.SegmentalAlignment` sums over segmentations. O((n + S) V hidden +
-    n S V) for the words, with S the number of different contexts: m + 1 for a context of one word, else L (m + 1).
+    The words before are those of the segment, or all of the output so far; in a chart both are known where a segment
+    begins. Nothing of the sentence's order is seen (the encoder may have seen the sentence in its original order). So
+    with a distribution over orders `permalign.SynchronousPermutation` sums over all orders and all segmentations
+    exactly; with one order `permalign.SegmentalAlignment` sums over segmentations. O((n + S) V hidden + n S V) for the
+    words, with S the number of different contexts: m + 1 for a context of one word or a history of the whole output,
+    else L (m + 1).
 
     Args:
         width: of the states it reads.
@@ -46,7 +48,8 @@ class SegmentsHead(Head):
         longest_segment: L. An output of m words needs n L >= m.
         layers: of the network over the words of a segment.
         dropout: of cells, embeddings and states.
-        context: what a segment knows of its own words: ``"full"``, all of them, or the number of last words.
+        context: what a segment knows of the words before: ``"full"``, all of them, or the number of last words.
+        history: which words these are: those of the ``segment``, or of the whole ``output`` so far.
         encoder: what reads the states first, if anything: called with states and lengths, its ``width`` an int.
 
     >>> head = SegmentsHead(width=8, words=10, embedding=4, hidden=6, longest_segment=2).eval()
