@@ -35,7 +35,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHOWN_ONLY = {"text", "bibtex"}
-DIRECTIVES = {"{math}", "{toctree}", "{automodule}", "{autoclass}", "{autofunction}", "{options-table}"}
+DIRECTIVES = {"{math}", "{toctree}", "{automodule}", "{autoclass}", "{autofunction}", "{options-table}", "{results-table}"}
 DIRECTIVES |= {"{experiments-table}", "{command-help}", "{eval-rst}"}
 MOST_NOT_RUN = 8
 SHORT = " --set training.steps=10 --set training.stages=[] --set training.dev_examples=20"
