@@ -37,10 +37,16 @@ def write_plots(
 
 
 def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> Path | None:
-    """Accuracy of every system over the depth of expressions, bars for the deviation over seeds."""
+    """Accuracy of every system over the depth of expressions, bars for the deviation over seeds.
+
+    Systems that differ from one before only in how an order is decoded are left out: their lines would cover it.
+    """
     metric = table.metrics[0]
     lines = {}
+    keys = {row.key for row in table.rows}
     for row in table.rows:
+        if row.key.removesuffix("-viterbi") in keys - {row.key}:
+            continue
         points = [
             (depth, spread.mean, spread.deviation or 0.0)
             for depth, column in DEPTHS.items()
@@ -51,9 +57,10 @@ def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> 
     if not lines:
         return None
     with _axes(path, (7.2, 4.8)) as axes:
-        for title, points in lines.items():
+        for number, (title, points) in enumerate(lines.items()):
             depths, means, deviations = zip(*points, strict=True)
-            axes.errorbar(depths, means, deviations, marker="o", capsize=2, label=title)
+            style = {"color": f"C{number % 10}", "linestyle": "-" if number < 10 else "--"}
+            axes.errorbar(depths, means, deviations, marker="o", capsize=2, label=title, **style)
         axes.set_xticks(list(DEPTHS))
         axes.set_xlabel("derivation depth; training has up to 6")
         axes.set_ylabel(TITLES[metric])
