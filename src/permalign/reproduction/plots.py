@@ -107,6 +107,8 @@ def plot_cost(path: Path, benchmarks: Path) -> Path:
             axes.plot(*zip(*points, strict=True), marker="o", label=name)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.set_xticks([25, 40, 60, 80], ["25", "40", "60", "80"])
+        axes.set_xticks([], minor=True)
         axes.set_xlabel("source length (tokens)")
         axes.set_ylabel("seconds for one sentence")
         axes.legend()
