@@ -35,8 +35,8 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHOWN_ONLY = {"text", "bibtex"}
-DIRECTIVES = {"{math}", "{toctree}", "{automodule}", "{autoclass}", "{autofunction}", "{options-table}", "{results-table}"}
-DIRECTIVES |= {"{experiments-table}", "{command-help}", "{eval-rst}"}
+DIRECTIVES = {"{math}", "{toctree}", "{automodule}", "{autoclass}", "{autofunction}", "{options-table}"}
+DIRECTIVES |= {"{results-table}", "{experiments-table}", "{command-help}", "{eval-rst}"}
 MOST_NOT_RUN = 8
 SHORT = " --set training.steps=10 --set training.stages=[] --set training.dev_examples=20"
 """For the README, which trains models in full."""
