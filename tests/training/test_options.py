@@ -101,7 +101,7 @@ def test_an_unknown_split_names_the_nearest():
 
 
 def test_a_file_extends_an_experiment_and_a_file_beside_it(tmp_path):
-    (tmp_path / "mine.yaml").write_text("extends: arithmetic/soft\ntraining: {steps: 7}\n")
+    (tmp_path / "mine.yaml").write_text("extends: arithmetic/exact\ntraining: {steps: 7}\n")
     (tmp_path / "yours.yaml").write_text("extends: mine.yaml\nseed: 3\n")
     options = load_experiment(str(tmp_path / "yours.yaml"))
     assert (options.seed, options.training.steps, options.model.head.kind) == (3, 7, "tagging")
