@@ -169,7 +169,7 @@ def transduction() -> str:
 
 def one_word() -> Figure:
     """What is held out of training, by how many words a word may write."""
-    titles = {"three": "up to three words", "two": "up to two", "exact": "one", "window": "one, windows"}
+    titles = {"three": "up to three words", "exact": "one", "window": "one, windows"}
     columns = {
         "en-temp_tune": "EN templates",
         "en-len": "EN lengths",
@@ -215,7 +215,7 @@ def _bars(series: dict[str, list[float]], groups: list[str]) -> Figure:
     figure, axes = _axes(6.6, 2.9)
     width = 0.8 / len(series)
     colours = ("#b8c4cf", THIRD, SECOND, INK)
-    for number, ((title, values), colour) in enumerate(zip(series.items(), colours, strict=True)):
+    for number, ((title, values), colour) in enumerate(zip(series.items(), colours, strict=False)):
         places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
         axes.bar(places, values, width, label=title, color=colour)
     axes.set_xticks(range(len(groups)), groups)
