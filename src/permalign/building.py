@@ -158,4 +158,6 @@ def build_head(options: HeadOptions, words: int, width: int, encoder: nn.Module 
     if options.kind == "ssnt":
         return SsntHead(**common)
     common |= {"longest_segment": options.longest_segment}
-    return SwanHead(**common) if options.kind == "swan" else SegmentsHead(history=options.history, **common)
+    if options.kind == "swan":
+        return SwanHead(**common)
+    return SegmentsHead(history=options.history, longest_phrase=options.longest_phrase, **common)

@@ -158,6 +158,10 @@ class HeadOptions(Options):
         "segment",
         description="segments: whose words the context is of, the segment's own or the whole output's",
     )
+    longest_phrase: Width = Field(
+        1,
+        description="segments summed over all orders: how many source words may write one segment together",
+    )
 
 
 class ModelOptions(Options):
@@ -188,6 +192,16 @@ class ModelOptions(Options):
                 "that depend on one source word each, and this head reads the whole reordered sentence. Use "
                 "reorderer.objective: samples (a bound on the same likelihood), or head.kind: tagging or "
                 "segments."
+            )
+        if head.longest_phrase > 1 and not (exact and head.kind == "segments"):
+            raise ConfigError(
+                f"head.longest_phrase is {head.longest_phrase}, but phrases are leaves of the trees that segments are "
+                "summed over. Use head.kind: segments with reorderer.objective: exact, or leave longest_phrase out."
+            )
+        if head.longest_phrase > 1 and reorderer.kind == "labelled":
+            raise ConfigError(
+                f"head.longest_phrase is {head.longest_phrase}, but reorderer.kind is labelled, whose labels belong to "
+                "single words. Use reorderer.kind: separable, or leave longest_phrase out."
             )
         if exact and head.kind == "tagging" and head.encoder.kind != "none":
             raise ConfigError(

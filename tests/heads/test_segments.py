@@ -19,7 +19,7 @@ from permalign.heads.segments import SegmentsHead
 from permalign.heads.ssnt import SsntHead
 from permalign.kernels.layout import split_count
 from permalign.structures import Segment
-from permalign.structures.brute_force import all_trees
+from permalign.structures.brute_force import EnumeratedPhrasePermutation, all_trees
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
 
@@ -125,6 +125,93 @@ def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form, histor
     assert best.log_prob <= expected.item()
     assert sorted(token for one in best.segments for token in one.source) == list(range(n))
     assert [word for one in best.segments for word in one.target] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("longest_phrase", [2, 3])
+@pytest.mark.parametrize("normal_form", [False, True])
+@torch.no_grad()
+def test_sums_over_orders_with_phrases_equal_the_twin(normal_form, longest_phrase):
+    """Leaves by hand: words as they are, and phrases by the convolution of their width."""
+    head, n = small_head(SegmentsHead, longest_phrase=longest_phrase), 3
+    states, lengths = random_sentences([n])
+    output = [4, 1, 5]
+    pair = torch.tensor([output]), torch.tensor([3])
+    distribution = orders_of(n, normal_form=normal_form)
+    cells = [states[0, token] for token in range(n)]
+    for read in head.phrases.reading:
+        width = read.kernel_size[0]
+        cells += [
+            (torch.einsum("ocw,wc->o", read.weight, states[0, start : start + width]) + read.bias).tanh()
+            for start in range(n - width + 1)
+        ]
+    segments = torch.full((1, len(cells), 4, head.longest_segment + 1), -torch.inf, dtype=torch.float64)
+    for leaf, cell in enumerate(cells):
+        for start in range(4):
+            for size in range(min(head.longest_segment, 3 - start) + 1):
+                words = output[start : start + size]
+                segments[0, leaf, start, size] = SegmentsContract.segment_log_prob(
+                    head, cell, output[:start], words, 0.0
+                )
+    scores = torch.stack([head.phrases.weighing(cell)[0] for cell in cells[n:]])[None]
+    twin = EnumeratedPhrasePermutation(
+        distribution.scores, segments, scores, lengths, pair[1], longest_phrase, normal_form
+    )
+    found = head.log_likelihood_over_orders(distribution, states, lengths, *pair)
+    torch.testing.assert_close(found, twin.log_likelihood())
+    (best,), (other,) = (
+        head.derivations_over_orders(distribution, states, lengths, *pair),
+        twin.best_derivation(),
+    )
+    assert [(one.source, one.target) for one in best.segments] == other.segments
+    assert best.log_prob == pytest.approx(other.log_prob)
+
+
+@pytest.mark.parametrize(("n", "longest"), [(1, 2), (2, 2), (4, 1)])
+@torch.no_grad()
+def test_outputs_of_words_and_phrases_sum_to_one(n, longest):
+    head = small_head(SegmentsHead, longest_segment=longest, longest_phrase=3)
+    states, lengths = random_sentences([n])
+    total = torch.zeros((), dtype=torch.float64)
+    for m in range(n * longest + 1):
+        outputs = torch.tensor(list(itertools.product([1, 4, 5], repeat=m)), dtype=torch.int64)
+        count = len(outputs)
+        pairs = (states.expand(count, -1, -1), lengths.expand(count), outputs, torch.full((count,), m))
+        total += head.log_likelihood_over_orders(orders_of(n).expand((count,)), *pairs).exp().sum()
+    torch.testing.assert_close(total, torch.ones_like(total))
+
+
+@torch.no_grad()
+def test_in_one_order_words_write_by_themselves():
+    head, plain = (
+        small_head(SegmentsHead, longest_phrase=2),
+        small_head(SegmentsHead),
+    )
+    plain.load_state_dict(head.state_dict(), strict=False)
+    pair = (*random_sentences([3]), torch.tensor([[4, 1, 5]]), torch.tensor([3]))
+    torch.testing.assert_close(head.log_likelihood(*pair), plain.log_likelihood(*pair))
+
+
+@torch.no_grad()
+def test_trees_with_phrases_before_any_output():
+    """The first is the best, others are different, and what is read of them are the cells of their leaves."""
+    head, (states, lengths) = small_head(SegmentsHead, longest_phrase=2), random_sentences([4, 2])
+    distribution = orders_of(4, batch=2)
+    distribution = SeparablePermutation(distribution.scores, lengths)
+    ranked = head.phrase_derivations(distribution, states, lengths, 4)
+    assert [len(some) for some in ranked] == [4, 3]  # two words: straight, inverted, a phrase
+    assert all(len({one.leaves for one in some}) == len(some) for some in ranked)
+    for some in ranked:
+        assert some[0].log_prob == max(one.log_prob for one in some)
+    again = head.phrase_derivations(distribution, states, lengths, 4)
+    assert again == ranked
+    read, leaves = head.leaf_states(states, [some[0] for some in ranked])
+    phrases, _ = head.phrases(states)
+    for row, some in enumerate(ranked):
+        assert leaves[row] == len(some[0].leaves)
+        for place, (start, end) in enumerate(some[0].leaves):
+            cell = states[row, start] if end - start == 1 else phrases[row, start]
+            torch.testing.assert_close(read[row, place], cell)
+    assert small_head(SegmentsHead).phrase_derivations(distribution, states, lengths, 4) is None
 
 
 @pytest.mark.parametrize("scale", [1.0, 6.0, 30.0])

@@ -50,7 +50,9 @@ def examples():
     tagging_chart = chart_of(cpu.tagging_inside, scores.detach(), emissions.detach(), LENGTHS)
     per_sentence = draw(BATCH, gradient=False)
     segments, both = draw(BATCH, WORDS, 4, 3), (LENGTHS, torch.tensor([3, 0]))
-    summed = chart_of(cpu_synchronous.synchronous_inside, scores.detach(), segments.detach(), *both, False)
+    leaves = draw(BATCH, 2 * WORDS - 1, 4, 3)  # tokens, and phrases of two
+    known_pair = scores.detach(), leaves.detach()
+    summed = chart_of(cpu_synchronous.synchronous_inside, *known_pair, *both, False)
     grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, WORDS, 3), scores)
     known_grammar = [tensor.detach() for tensor in grammar]
     labelled_chart = cpu_labelled.labelled_inside(*known_grammar, LENGTHS)[1:]
@@ -59,13 +61,12 @@ def examples():
         *known_grammar, segments.detach(), *both
     )[1:]
     return {
-        "permalign::synchronous_inside": (scores, segments, *both, False),
-        "permalign::synchronous_inside_backward": (per_sentence, scores.detach(), summed, *both, 2),
+        "permalign::synchronous_inside": (scores, leaves, *both, False),
+        "permalign::synchronous_inside_backward": (per_sentence, *known_pair, summed, *both),
         "permalign::synchronous_walk": (
-            scores.detach(),
+            *known_pair,
             summed,
             *both,
-            2,
             torch.rand(3, BATCH, WORDS - 1, dtype=torch.float64),
         ),
         "permalign::labelled_synchronous_inside": (*grammar, segments, *both),

@@ -8,7 +8,7 @@ import torch
 
 from permalign import kernels
 from permalign.kernels import cpu_labelled, labelled
-from permalign.kernels.layout import split_count
+from permalign.kernels.layout import leaf_count, split_count
 
 WORDS = [1, 2, 3, 7, 11]
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-10}
@@ -74,20 +74,21 @@ def test_tagging_inside(words, dtype):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
-def random_pairs(words, dtype, scale=1.0):
-    """Scores, segments of up to three words, and lengths of both sides that fit."""
+def random_pairs(words, dtype, scale=1.0, phrase=1):
+    """Scores, segments of up to three words for tokens and phrases, and lengths of both sides that fit."""
     torch.manual_seed(words)
     scores = scale * torch.randn(4, split_count(words), 2, dtype=dtype)
-    segments = -scale * torch.randn(4, words, 9, 4, dtype=dtype).abs()
+    segments = -scale * torch.randn(4, leaf_count(words, phrase), 9, 4, dtype=dtype).abs()
     lengths = random_lengths(words)
     return scores, segments, lengths, torch.minimum(torch.tensor([8, 5, 0, 7]), 3 * lengths)
 
 
+@pytest.mark.parametrize("phrase", [1, 3])
 @pytest.mark.parametrize("scale", [1.0, 30.0, 3000.0])
 @pytest.mark.parametrize("words", WORDS)
-def test_synchronous_inside(words, scale, dtype):
+def test_synchronous_inside(words, scale, phrase, dtype):
     """Large scores drive sums of exponentials into underflow, where both paths go over to logs."""
-    scores, segments, *lengths = random_pairs(words, dtype, scale)
+    scores, segments, *lengths = random_pairs(words, dtype, scale, phrase)
     compiled, portable = on_both_paths(
         lambda s, e: kernels.synchronous_inside(s, e, *lengths), scores, segments
     )
@@ -110,9 +111,10 @@ def test_labelled_synchronous_inside(words, labels, dtype):
         torch.testing.assert_close(ours, theirs, atol=2 * TOLERANCE[dtype], rtol=2 * TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("phrase", [1, 3])
 @pytest.mark.parametrize("words", WORDS)
-def test_synchronous_walks(words):
-    scores, segments, *lengths = random_pairs(words, torch.float64)
+def test_synchronous_walks(words, phrase):
+    scores, segments, *lengths = random_pairs(words, torch.float64, phrase=phrase)
     uniforms = torch.rand(50, 4, words - 1, dtype=torch.float64)
     for drawn in (None, uniforms):
         compiled, portable = on_both_paths(
@@ -253,7 +255,7 @@ def test_compiled_kernels_refuse_other_devices():
         (lambda: kernels.inside(torch.zeros(1, 4, 2), torch.tensor([4])), "lengths must lie in 1..3"),
         (
             lambda: kernels.synchronous_inside(
-                torch.zeros(1, 4, 2), torch.zeros(1, 2, 3, 2), torch.tensor([3]), torch.tensor([2])
+                torch.zeros(1, 4, 2), torch.zeros(1, 4, 3, 2), torch.tensor([3]), torch.tensor([2])
             ),
             "segments",
         ),

@@ -41,7 +41,7 @@ FEWER = {  # exact sums need a head of tagging or segments; what separable ones 
 }
 PAIRS = [
     (reorderer, head) for reorderer in REORDERERS for head in HEADS if head in FEWER.get(reorderer, HEADS)
-]
+] + [("exact", "phrases")]  # segments that up to three source words write together
 
 
 def examples(count, seed=0, shuffled=False):
@@ -69,7 +69,7 @@ def make(reorderer, head, seed=0, **options):
     reorderer = {"embedding": 16, "width": 16, "hidden": 32, "dropout": 0.0, **REORDERERS[reorderer]}
     plain = reorderer.get("objective") == "exact" and head == "tagging"
     head = {
-        "kind": head,
+        **({"kind": "segments", "longest_phrase": 3} if head == "phrases" else {"kind": head}),
         "embedding": 16,
         "embedding_dropout": 0.0,
         "encoder": {"kind": "none"} if plain else encoder,

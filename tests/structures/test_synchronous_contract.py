@@ -17,6 +17,7 @@ class TestSynchronousPermutation(Contract):
     normal_form = False
     sizes = [(1, 0), (4, 4), (3, 5), (2, 1), (1, 2), (4, 0), (3, 6)]  # noqa: RUF012
     small = (3, 2)
+    blocked = 0.2  # the share of segments that the test of impossible ones takes away
     differentiable = ("split_scores", "segment_log_probs")
 
     def parameters(self, sizes, generator, scale=1.0):
@@ -108,7 +109,7 @@ class TestSynchronousPermutation(Contract):
     def test_impossible_segments(self):
         parameters = self.parameters(self.sizes, seeded(37))
         table = parameters["segment_log_probs"]
-        blocked = torch.rand(table.shape, generator=seeded(38)) < 0.2
+        blocked = torch.rand(table.shape, generator=seeded(38)) < self.blocked
         parameters["segment_log_probs"] = table.masked_fill(blocked, -torch.inf)
         possible = self.twin(parameters).log_likelihood().isfinite()
         assert 2 < possible.sum() < len(self.sizes)
@@ -148,7 +149,7 @@ class TestSynchronousPermutation(Contract):
         best = distribution.best_derivation()
         assert best[0].log_prob == -torch.inf
         assert best[1].log_prob <= value[1]
-        assert distribution.sample((3,)).shape == (3, 2, 2, 3)
+        assert distribution.sample((3,)).shape == (3, 2, 3, 3)
 
 
 class TestNormalForm(TestSynchronousPermutation):

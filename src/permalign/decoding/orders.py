@@ -6,6 +6,7 @@ from itertools import groupby
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from permalign.decoding.beam import Hypothesis
 from permalign.heads.base import Decoder, Head
@@ -32,8 +33,9 @@ def search_over_orders(
 ) -> tuple[list[list[Hypothesis]], Reordering]:
     """The best outputs of every sentence by their likelihood over all orders; and the order each best one came from.
 
-    One order is the reorderer's, the others are those of the ``beam`` most probable derivations. Outputs are searched
-    in each order by itself, and all that are found get their likelihoods summed over all orders and segmentations.
+    One order is the reorderer's, the others are those of the ``beam`` most probable derivations (where leaves may be
+    phrases, all come from the head). Outputs are searched in each order by itself, and all that are found get their
+    likelihoods summed over all orders and segmentations.
 
     Args:
         head: which sums over orders.
@@ -45,14 +47,24 @@ def search_over_orders(
         beam: how many outputs to look for in an order, and how many derivations to try.
         n_best: how many outputs to return at most.
     """
-    others = _other_orders(reordering, lengths, beam)
+    assert reordering.distribution is not None
+    ranked = head.phrase_derivations(reordering.distribution, states, lengths, beam)
+    if ranked is None:
+        others = _other_orders(reordering, lengths, beam)
+        reordered, leaves = reordering.states, lengths
+    else:
+        best, others = (
+            [some[0] for some in ranked],
+            [(row, one) for row, some in enumerate(ranked) for one in some[1:]],
+        )
+        reordering = _with_orders(reordering, states, dict(enumerate(best)))
+        reordered, leaves = head.leaf_states(states, best)
     rows = [*range(len(longest)), *(row for row, _ in others)]
-    reordered = reordering.states
     if others:
-        orders = _padded([derivation.order for _, derivation in others], states)
         chosen = torch.tensor([row for row, _ in others], device=states.device)
-        reordered = torch.cat([reordered, take_order(states[chosen], orders)])
-    decoder: Decoder = head.decoder(reordered, lengths[torch.tensor(rows, device=lengths.device)])
+        more, more_leaves = head.leaf_states(states[chosen], [derivation for _, derivation in others])
+        reordered, leaves = _stacked(reordered, more), torch.cat([leaves, more_leaves])
+    decoder: Decoder = head.decoder(reordered, leaves)
     by_order = search(decoder, [longest[row] for row in rows], n_best=beam)
     came_from: list[dict[tuple[int, ...], int]] = [
         {} for _ in longest
@@ -131,9 +143,9 @@ def _with_orders(reordering: Reordering, states: Tensor, taken: dict[int, Deriva
     )
 
 
-def _padded(orders: Sequence[tuple[int, ...]], states: Tensor) -> Tensor:
-    """Orders ``(rows, n)``, padding in its place."""
-    answer = torch.arange(states.shape[1], device=states.device).repeat(len(orders), 1)
-    for row, order in enumerate(orders):
-        answer[row, : len(order)] = torch.tensor(order, device=states.device)
-    return answer
+def _stacked(first: Tensor, second: Tensor) -> Tensor:
+    """One batch of two, padded to the longer sentences."""
+    most = max(first.shape[1], second.shape[1])
+    return torch.cat(
+        [functional.pad(states, (0, 0, 0, most - states.shape[1])) for states in (first, second)]
+    )

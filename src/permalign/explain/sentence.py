@@ -98,6 +98,11 @@ class ReadSentence:
             notes.append(
                 "Nodes are judged summed over labels: by their split and rule, whatever they are called."
             )
+        if self.model.options.head.longest_phrase > 1:
+            notes.append(
+                "Several words may write together here. The matrix and the probabilities of nodes and orders are those "
+                "of trees over single words."
+            )
         return tuple(notes)
 
 

@@ -1,11 +1,19 @@
 """What every head does: score an output given (reordered) source states, and write one word after the other."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
 from permalign.shapes import Float, Int
-from permalign.structures import LabelledPermutation, Segment, SeparablePermutation, Transduction
+from permalign.structures import (
+    Derivation,
+    LabelledPermutation,
+    Segment,
+    SeparablePermutation,
+    Transduction,
+)
+from permalign.text.batching import pad
 
 
 class Decoder(ABC):
@@ -113,3 +121,20 @@ class Head(nn.Module, ABC):
     ) -> list[Transduction] | None:
         """The most probable derivation of every output among all orders; None for a head that does not search it."""
         return None
+
+    def phrase_derivations(
+        self,
+        distribution: SeparablePermutation | LabelledPermutation,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        count: int,
+    ) -> list[list[Derivation]] | None:
+        """The most probable trees before any output is seen, where their leaves may be phrases; else None."""
+        return None
+
+    def leaf_states(
+        self, states: Float[Tensor, "batch n width"], derivations: Sequence[Derivation]
+    ) -> tuple[Float[Tensor, "batch leaves width"], Int[Tensor, " batch"]]:
+        """What it reads of the leaves of each derivation, in their order; and how many there are."""
+        order, lengths = (tensor.to(states.device) for tensor in pad([one.order for one in derivations]))
+        return states.gather(1, order[..., None].expand(-1, -1, states.shape[2])), lengths

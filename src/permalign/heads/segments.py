@@ -1,11 +1,14 @@
 """Segments as a head: every source cell writes a few words by itself, so that orders can be summed over exactly."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from permalign.heads.base import Head
+from permalign.heads.phrase_cells import PhraseCells
 from permalign.heads.segment_words import History, SegmentWords
 from permalign.heads.segments_decoder import SegmentsDecoder
 from permalign.heads.words import (
@@ -16,8 +19,10 @@ from permalign.heads.words import (
     require_target,
     width_after,
 )
+from permalign.kernels.layout import span_offsets
 from permalign.shapes import Float, Int
 from permalign.structures import (
+    Derivation,
     LabelledPermutation,
     LabelledSynchronousPermutation,
     Segment,
@@ -26,6 +31,9 @@ from permalign.structures import (
     SynchronousPermutation,
     Transduction,
 )
+from permalign.text.batching import pad
+
+DRAWN = 64  # trees with phrases, to find the most frequent among them
 
 
 class SegmentsHead(Head):
@@ -50,6 +58,8 @@ class SegmentsHead(Head):
         dropout: of cells, embeddings and states.
         context: what a segment knows of the words before: ``"full"``, all of them, or the number of last words.
         history: which words these are: those of the ``segment``, or of the whole ``output`` so far.
+        longest_phrase: how many neighbouring source words may write one segment together, s. Phrases belong to the sum
+            over orders: in one given order every word writes by itself.
         encoder: what reads the states first, if anything: called with states and lengths, its ``width`` an int.
 
     >>> head = SegmentsHead(width=8, words=10, embedding=4, hidden=6, longest_segment=2).eval()
@@ -71,16 +81,19 @@ class SegmentsHead(Head):
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
         history: History = "segment",
+        longest_phrase: int = 1,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_sizes(width=width, longest_segment=longest_segment)
+        require_sizes(width=width, longest_segment=longest_segment, longest_phrase=longest_phrase)
         require_dropout(dropout)
         self.width, self.words, self.longest_segment = width, words, longest_segment
         self.encoder = encoder
         self.dropout = nn.Dropout(dropout)
+        cell_width = width_after(encoder, width)
+        self.phrases = PhraseCells(cell_width, longest_phrase) if longest_phrase > 1 else None
         self.word_scores = SegmentWords(
-            cell_width=width_after(encoder, width),
+            cell_width=cell_width,
             words=words,
             embedding=embedding,
             hidden=hidden,
@@ -135,8 +148,8 @@ class SegmentsHead(Head):
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
         """The log-probability of every output, summed over all orders of cells and all ways to cut it."""
-        segments = self.segment_log_probs(states, lengths, target, target_lengths, smoothing)
-        return _synchronous(distribution, segments, target_lengths).log_likelihood()
+        pair = states, lengths, target, target_lengths
+        return self._synchronous(distribution, *pair, smoothing).log_likelihood()
 
     def derivations_over_orders(
         self,
@@ -146,10 +159,53 @@ class SegmentsHead(Head):
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
     ) -> list[Transduction]:
-        """The most probable derivation of every output, with the words that each token writes."""
+        """The most probable derivation of every output, with the words that each token or phrase writes."""
         with torch.no_grad():
-            segments = self.segment_log_probs(states, lengths, target, target_lengths)
-            return _synchronous(distribution, segments, target_lengths).best_derivation()
+            return self._synchronous(distribution, states, lengths, target, target_lengths).best_derivation()
+
+    def phrase_derivations(
+        self,
+        distribution: SeparablePermutation | LabelledPermutation,
+        states: Float[Tensor, "batch n width"],
+        lengths: Int[Tensor, " batch"],
+        count: int,
+    ) -> list[list[Derivation]] | None:
+        """Where words may be phrases: the best tree before any output is seen, and then others, the frequent first.
+
+        The others are among 64 that are drawn, by the same uniform numbers for every sentence.
+        """
+        if self.phrases is None:
+            return None
+        with torch.no_grad():
+            nothing = torch.zeros_like(lengths)
+            prior = self._synchronous(distribution, states, lengths, nothing[:, None], nothing).prior
+            found: list[dict[tuple[tuple[int, int], ...], Derivation]] = [
+                {one.leaves: one} for one in prior.best_derivation()
+            ]
+            if count > 1:
+                generator = torch.Generator(states.device).manual_seed(0)
+                room = states.shape[1], DRAWN  # so that padding does not change what is drawn
+                uniforms = torch.rand(room, generator=generator, dtype=torch.float64, device=states.device)
+                for row, drawn in enumerate(
+                    prior.derivations_at(uniforms.T[:, None].expand(-1, len(states), -1))
+                ):
+                    by_leaves = {one.leaves: one for one in drawn}
+                    frequent = Counter(one.leaves for one in drawn).most_common(count)
+                    for leaves, _ in frequent:
+                        found[row].setdefault(leaves, by_leaves[leaves])
+        return [list(some.values())[:count] for some in found]
+
+    def leaf_states(
+        self, states: Float[Tensor, "batch n width"], derivations: Sequence[Derivation]
+    ) -> tuple[Float[Tensor, "batch leaves width"], Int[Tensor, " batch"]]:
+        """The cells of words and phrases in the order of each derivation."""
+        if self.phrases is None:
+            return super().leaf_states(states, derivations)
+        cells = torch.cat([states, self.phrases(states)[0]], dim=1)
+        offsets = span_offsets(states.shape[1]).tolist()
+        places = [[offsets[end - start] + start for start, end in one.leaves] for one in derivations]
+        order, lengths = (tensor.to(states.device) for tensor in pad(places))
+        return cells.gather(1, order[..., None].expand(-1, -1, cells.shape[2])), lengths
 
     def decoder(
         self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]
@@ -174,25 +230,51 @@ class SegmentsHead(Head):
         with torch.no_grad():
             return self._alignment(states, lengths, target, target_lengths).segments(order)
 
+    def _synchronous(
+        self,
+        distribution: SeparablePermutation | LabelledPermutation,
+        states: Tensor,
+        lengths: Tensor,
+        target: Tensor,
+        target_lengths: Tensor,
+        smoothing: float = 0.0,
+    ) -> SynchronousPermutation:
+        """Orders by a distribution, segments by the head."""
+        require_target(target, target_lengths, states.shape[0], self.words, smoothing)
+        cells, phrase_scores = self.cells(states, lengths), None
+        require_room(lengths, target_lengths, self.longest_segment)
+        if self.phrases is not None:
+            phrases, phrase_scores = self.phrases(cells)
+            cells = torch.cat([cells, self.dropout(phrases)], dim=1)
+        target = target[:, : int(target_lengths.max())].long()
+        segments = self.word_scores.segment_log_probs(cells, target, smoothing)
+        if isinstance(distribution, SeparablePermutation):
+            return SynchronousPermutation(
+                distribution.scores.to(segments),
+                segments,
+                distribution.lengths,
+                target_lengths,
+                distribution.normal_form,
+                validate_args=False,
+                phrase_scores=phrase_scores,
+            )
+        if phrase_scores is not None:
+            raise ValueError(
+                "phrases have no labels. Use a SeparablePermutation, or a head with longest_phrase=1."
+            )
+        return LabelledSynchronousPermutation(
+            distribution.rule_scores.to(segments),
+            distribution.token_scores.to(segments),
+            segments,
+            distribution.split_scores.to(segments),
+            distribution.lengths,
+            target_lengths,
+            distribution.root_scores.to(segments),
+            validate_args=False,
+        )
+
     def _alignment(
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
     ) -> SegmentalAlignment:
         log_probs = self.segment_log_probs(states, lengths, target, target_lengths, smoothing)
         return SegmentalAlignment(log_probs, lengths, target_lengths, validate_args=False)
-
-
-def _synchronous(
-    distribution: SeparablePermutation | LabelledPermutation, segments: Tensor, target_lengths: Tensor
-) -> SynchronousPermutation:
-    """Orders by a distribution, segments by the head."""
-    lengths = distribution.lengths
-    if isinstance(distribution, SeparablePermutation):
-        scores, normal_form = distribution.scores.to(segments), distribution.normal_form
-        return SynchronousPermutation(
-            scores, segments, lengths, target_lengths, normal_form, validate_args=False
-        )
-    rules, tokens = distribution.rule_scores.to(segments), distribution.token_scores.to(segments)
-    splits, root = distribution.split_scores.to(segments), distribution.root_scores.to(segments)
-    return LabelledSynchronousPermutation(
-        rules, tokens, segments, splits, lengths, target_lengths, root, validate_args=False
-    )

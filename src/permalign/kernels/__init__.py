@@ -158,15 +158,16 @@ def synchronous_walk(
         from permalign.kernels import cpu_synchronous
 
         _, chart = cpu_synchronous.synchronous_inside(scores, segments, lengths, target_lengths, best)
-        pair = (lengths, target_lengths, longest)
-        return synchronous_walks.Walks(*cpu_synchronous.synchronous_walk(scores, chart, *pair, uniforms))
+        pair = (segments, chart, lengths, target_lengths)
+        return synchronous_walks.Walks(*cpu_synchronous.synchronous_walk(scores, *pair, uniforms))
     _, cells = portable_synchronous.inside(scores, segments, lengths, target_lengths, normal_form, best)
     masked = portable.mask_padding(scores, lengths).double()
     options = synchronous_walks.PlainOptions.of(cells, masked, normal_form)
     roots = torch.where(target_lengths <= lengths * longest, -1, -2)
     roots = roots.expand(1 if uniforms is None else uniforms.shape[0], -1)
-    words = segments.shape[1]
-    return synchronous_walks.walk(options, roots, lengths, target_lengths, words, uniforms)
+    return synchronous_walks.walk(
+        options, roots, lengths, target_lengths, portable.words_of(scores), uniforms
+    )
 
 
 def labelled_synchronous_inside(

@@ -32,7 +32,7 @@ def inside(
     """Log-weights ``(batch, K)`` of the outputs by label of the root; and cells by width, ``(batch, i, p, q, K)``."""
     words, logs = tokens.shape[1], needs_logs(rules, root, torch.float64)
     scores, rules = mask_padding(splits, lengths).double(), rules.double()
-    leaves = leaves_of(segments.double(), lengths, target_lengths)
+    (leaves,) = leaves_of(segments.double(), words, lengths, target_lengths)
     cells = [leaves[..., None] + masked_tokens(tokens, lengths).double()[:, :, None, None]]
     for width in range(2, words + 1):
         left, right = _children(cells, width)  # (batch, i, p, q, rule, split and r, K)

@@ -43,6 +43,36 @@ def span_offset(words: int, width: int) -> int:
     return (width - 1) * (words + 1) - width * (width - 1) // 2
 
 
+def leaf_count(words: int, longest_phrase: int) -> int:
+    """How many spans of at most so many tokens a sentence has: its leaves, where phrases may be leaves.
+
+    >>> leaf_count(4, 1), leaf_count(4, 2), leaf_count(4, 9)
+    (4, 7, 10)
+    """
+    return span_offset(words, min(longest_phrase, words) + 1)
+
+
+def longest_phrase_of(words: int, leaves: int) -> int | None:
+    """How many tokens the longest of so many leaves covers, or None if there cannot be so many.
+
+    >>> longest_phrase_of(4, 4), longest_phrase_of(4, 7), longest_phrase_of(4, 8)
+    (1, 2, None)
+    """
+    return next((width for width in range(1, words + 1) if leaf_count(words, width) == leaves), None)
+
+
+def leaf_spans(words: int, leaves: int) -> tuple[Tensor, Tensor]:
+    """The first token of every leaf, and how many tokens it covers.
+
+    >>> leaf_spans(3, 5)
+    (tensor([0, 1, 2, 0, 1]), tensor([1, 1, 1, 2, 2]))
+    """
+    longest = longest_phrase_of(words, leaves) or 1
+    starts = [torch.arange(words - width + 1) for width in range(1, longest + 1)]
+    widths = [torch.full_like(start, width) for width, start in enumerate(starts, start=1)]
+    return torch.cat(starts), torch.cat(widths)
+
+
 def positioned_offset(words: int, width: int) -> int:
     """Where width ``w`` begins in a chart of (span, start position) pairs.
 
@@ -63,6 +93,12 @@ def words_of_split_count(splits: int) -> int | None:
     """
     words = max(1, round((6 * splits) ** (1 / 3)))
     return next((n for n in (words, words + 1) if split_count(n) == splits), None)
+
+
+@lru_cache(maxsize=64)
+def span_offsets(words: int) -> Tensor:
+    """`span_offset` of every width ``0..n+1`` (zero below 1)."""
+    return torch.tensor([0, *(span_offset(words, width) for width in range(1, words + 2))])
 
 
 @lru_cache(maxsize=64)

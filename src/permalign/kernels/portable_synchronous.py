@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from permalign.kernels.layout import leaf_spans
 from permalign.kernels.portable import attached_zeros, mask_padding, width_block, words_of
 
 LOG_ZERO = -1e30
@@ -20,10 +21,11 @@ LOG_ZERO = -1e30
 class Chart:
     """Log-weights of all cells: lists by width (from 1), each ``(batch, start, p, q)``.
 
-    ``as_left`` has two entries for each width: the weight of a span as the left child of a straight and of an
-    inverted rule, which differ in normal form.
+    ``leaves`` are those of spans as leaves, for the widths that leaves have. ``as_left`` has two for each width:
+    the weight of a span as the left child of a straight and of an inverted rule, which differ in normal form.
     """
 
+    leaves: list[Tensor]
     totals: list[Tensor]
     as_left: list[tuple[Tensor, Tensor]]
 
@@ -42,20 +44,25 @@ def inside(
         C(i,k,p,q) = logsumexp over j and r of { score_S + C(i,j,p,r) + C(j,k,r,q),
                                                  score_I + C(j,k,p,r) + C(i,j,r,q) }
 
-    and the result is ``C(0,n,0,m)``, -1e30 or less where an output is impossible. ``segments`` are ``(batch, token,
-    start, size)``, finite where a pair has them.
+    where phrases are leaves, C(i,k,p,q) has their ``segments[span, p, q - p]`` beside the sum over their parts. The
+    result is ``C(0,n,0,m)``, -1e30 or less where an output is impossible. ``segments`` are ``(batch, leaf, start,
+    size)``, leaves packed as spans are, finite where a pair has them.
     """
     words = words_of(scores)
     masked = mask_padding(scores, lengths).double()
-    leaves = leaves_of(segments.double(), lengths, target_lengths)
-    chart = Chart([leaves], [(leaves, leaves)])
-    roots = [leaves[:, 0]]
+    leaves = leaves_of(segments.double(), words, lengths, target_lengths)
+    chart = Chart(leaves, leaves[:1], [(leaves[0], leaves[0])])
+    roots = [leaves[0][:, 0]]
     for width in range(2, words + 1):
         straight, inverted = _products(chart, masked, width, maximise)
         possible = band(segments, lengths, target_lengths, width)[:, None]
         straight, inverted = (torch.where(possible, rule, LOG_ZERO) for rule in (straight, inverted))
-        both = torch.stack([straight, inverted])
-        total = both.amax(0) if maximise else both.logsumexp(0)
+        if width <= len(leaves):
+            leaf = torch.where(possible, leaves[width - 1], LOG_ZERO)
+            total = _together([straight, inverted, leaf], maximise)
+            straight, inverted = (_together([rule, leaf], maximise) for rule in (straight, inverted))
+        else:
+            total = _together([straight, inverted], maximise)
         chart.totals.append(total)
         chart.as_left.append((inverted, straight) if normal_form else (total, total))
         roots.append(total[:, 0])
@@ -64,15 +71,23 @@ def inside(
     return root.to(scores.dtype) + attached_zeros(mask_padding(scores, lengths)), chart
 
 
-def leaves_of(segments: Tensor, lengths: Tensor, target_lengths: Tensor) -> Tensor:
-    """Segments by start and end, ``(batch, token, p, q)``."""
-    _, tokens, starts, sizes = segments.shape
+def _together(ways: list[Tensor], maximise: bool) -> Tensor:
+    """The weight of either way."""
+    both = torch.stack(ways)
+    return both.amax(0) if maximise else both.logsumexp(0)
+
+
+def leaves_of(segments: Tensor, words: int, lengths: Tensor, target_lengths: Tensor) -> list[Tensor]:
+    """Segments by start and end, for each width of leaves ``(batch, first token, p, q)``."""
+    _, leaves, starts, sizes = segments.shape
+    first, width = (place.to(segments.device) for place in leaf_spans(words, leaves))
     post = torch.arange(starts, device=segments.device)
     size = post - post[:, None]  # (p, q)
-    inside_source = torch.arange(tokens, device=segments.device) < lengths[:, None]
+    inside_source = first + width <= lengths[:, None]
     possible = (size >= 0) & (size < sizes) & (post <= target_lengths[:, None, None])
     by_end = segments[:, :, post[:, None], size.clamp(0, sizes - 1)]
-    return torch.where(inside_source[:, :, None, None] & possible[:, None], by_end, LOG_ZERO)
+    answer = torch.where(inside_source[:, :, None, None] & possible[:, None], by_end, LOG_ZERO)
+    return list(answer.split(width.bincount()[1:].tolist(), dim=1))
 
 
 def band(segments: Tensor, lengths: Tensor, target_lengths: Tensor, width: int) -> Tensor:

@@ -1,7 +1,8 @@
 """From charts over source spans and output spans to derivations, in plain torch and for all walkers at once.
 
 A walker stands at a source span (i,k), an output span (p,q) and a *state*: a label, or the rule that a left child may
-not use in normal form, or -1. It chooses a split, a rule and a middle of its words (and its children's labels).
+not use in normal form, or -1. It chooses a split, a rule and a middle of its words (and its children's labels), or to
+be a phrase, a leaf of several tokens.
 """
 
 from dataclasses import dataclass
@@ -13,21 +14,43 @@ from torch import Tensor
 from permalign.kernels.portable import width_block, words_of
 from permalign.kernels.portable_synchronous import LOG_ZERO, Chart
 
+LEAF = 2  # in place of a rule: the span is a leaf
+
 
 class Walks(NamedTuple):
     """Derivations of outputs.
 
     Attributes:
-        nodes: ``(samples, batch, n - 1, 5)``, internal nodes (i, j, k, rule, state) in pre-order, -1 beyond the last.
+        nodes: ``(samples, batch, n - 1, 5)``, internal nodes (i, j, k, rule, state) in pre-order; the others are -1.
         leaves: ``(samples, batch, n)``, the states of tokens.
         orders: ``(samples, batch, n)``, the token at every position; padding keeps its place.
-        sizes: ``(samples, batch, n)``, how many words the token at every position writes; 0 in padding.
+        sizes: ``(samples, batch, n)``, how many words the leaf that begins at a position writes; 0 where none begins.
+        widths: ``(samples, batch, n)``, how many tokens it has; 0 where none begins.
     """
 
     nodes: Tensor
     leaves: Tensor
     orders: Tensor
     sizes: Tensor
+    widths: Tensor
+
+    @classmethod
+    def nowhere(cls, walkers: int, words: int, device: torch.device) -> "Walks":
+        """Walkers ``(walkers, ...)`` that have met nothing yet."""
+        orders = torch.arange(words, device=device).repeat(walkers, 1)
+        nodes = torch.full((walkers, words - 1, 5), -1, device=device)
+        return cls(
+            nodes, torch.full_like(orders, -1), orders, torch.zeros_like(orders), torch.zeros_like(orders)
+        )
+
+    def settle(self, at: Tensor, spans: Tensor) -> None:
+        """Walkers have come to leaves: spans (start, end, position, first word, end of words, state)."""
+        start, end, position, p, q, state = spans.unbind(-1)
+        self.leaves[at, start] = state
+        self.sizes[at, position], self.widths[at, position] = q - p, end - start
+        for token in range(int((end - start).max()) if len(at) else 0):
+            there = start + token < end
+            self.orders[at[there], (position + token)[there]] = (start + token)[there]
 
 
 class Options(Protocol):
@@ -57,9 +80,7 @@ def walk(
     samples, batch = roots.shape
     count, device = samples * batch, roots.device
     row = torch.arange(batch, device=device).repeat(samples)
-    orders = torch.arange(words, device=device).repeat(count, 1)
-    sizes, leaves = torch.zeros_like(orders), torch.full_like(orders, -1)
-    nodes = torch.full((count, words - 1, 5), -1, device=device)
+    found = Walks.nowhere(count, words, device)
     # a stack of open spans per walker: start, end, position, first word, end of words, state
     stack = torch.zeros((count, words + 2, 6), dtype=torch.int64, device=device)
     stack[:, 0, 1], stack[:, 0, 4] = lengths.repeat(samples), target_lengths.repeat(samples)
@@ -70,20 +91,22 @@ def walk(
         at = (depth > 0).nonzero().squeeze(1)
         depth[at] -= 1
         spans = stack[at, depth[at]]
-        leaf = spans[:, 1] - spans[:, 0] == 1
-        start, _, position, p, q, state = spans[leaf].unbind(-1)
-        orders[at[leaf], position], sizes[at[leaf], position] = start, q - p
-        leaves[at[leaf], start] = state
-        at, spans = at[~leaf], spans[~leaf]
+        single = spans[:, 1] - spans[:, 0] == 1
+        found.settle(at[single], spans[single])
+        at, spans = at[~single], spans[~single]
         if not at.numel():
             continue
-        start, end, position, p, q, state = spans.unbind(-1)
+        start, end, _, p, q, state = spans.unbind(-1)
         draw = None if draws is None else draws.reshape(count, -1)[at, step[at]].double()
-        weights = options.values(row[at], start, end, p, q, state)
-        inner, rule, r, left_state, right_state = options.unravel(choose(weights, draw))
-        middle, straight = start + 1 + inner, rule == 0
-        nodes[at, step[at]] = torch.stack([start, middle, end, rule, state], -1)
+        chosen = options.unravel(choose(options.values(row[at], start, end, p, q, state), draw))
         step[at] += 1
+        leaf = chosen[1] == LEAF
+        found.settle(at[leaf], spans[leaf])
+        at, spans = at[~leaf], spans[~leaf]
+        start, end, position, p, q, state = spans.unbind(-1)
+        inner, rule, r, left_state, right_state = (one[~leaf] for one in chosen)
+        middle, straight = start + 1 + inner, rule == 0
+        found.nodes[at, step[at] - 1] = torch.stack([start, middle, end, rule, state], -1)
         left_words = torch.where(straight, p, r), torch.where(straight, r, q)
         right_words = torch.where(straight, r, p), torch.where(straight, q, r)
         left_position = torch.where(straight, position, position + end - middle)
@@ -91,10 +114,7 @@ def walk(
         stack[at, depth[at]] = torch.stack([middle, end, right_position, *right_words, right_state], -1)
         stack[at, depth[at] + 1] = torch.stack([start, middle, left_position, *left_words, left_state], -1)
         depth[at] += 2
-    shape = (samples, batch, words)
-    return Walks(
-        nodes.view(samples, batch, words - 1, 5), leaves.view(shape), orders.view(shape), sizes.view(shape)
-    )
+    return Walks(*(part.unflatten(0, (samples, batch)) for part in found))
 
 
 def choose(values: Tensor, uniform: Tensor | None) -> Tensor:
@@ -108,10 +128,10 @@ def choose(values: Tensor, uniform: Tensor | None) -> Tensor:
     return torch.minimum(chosen, last)
 
 
-def dense(cells: list[Tensor]) -> Tensor:
-    """Cells by width and start as ``(batch, i, k, ...)``, log-zero where there is no span."""
+def dense(cells: list[Tensor], elsewhere: float = LOG_ZERO) -> Tensor:
+    """Cells by width and start as ``(batch, i, k, ...)``, and what stands where there are none."""
     batch, words, *rest = cells[0].shape
-    table = cells[0].new_full((batch, words + 1, words + 1, *rest), LOG_ZERO)
+    table = cells[0].new_full((batch, words + 1, words + 1, *rest), elsewhere)
     for width, block in enumerate(cells, start=1):
         start = torch.arange(words - width + 1, device=table.device)
         table[:, start, start + width] = block.detach()
@@ -130,10 +150,11 @@ def dense_scores(scores: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PlainOptions:
-    """Splits, rules and middles of words; in normal form a state is the rule that a left child may not use."""
+    """To be a leaf, and splits, rules and middles of words; in normal form a state is the rule that is barred."""
 
     scores: Tensor  # (batch, i, k, inner, rule)
-    totals: Tensor  # (batch, i, k, p, q)
+    leaves: Tensor  # (batch, i, k, p, q)
+    totals: Tensor
     as_left: tuple[Tensor, Tensor]
     normal_form: bool
 
@@ -141,10 +162,12 @@ class PlainOptions:
     def of(chart: Chart, scores: Tensor, normal_form: bool) -> "PlainOptions":
         """Of a chart and the scores it was made of."""
         as_left = tuple(dense([both[rule] for both in chart.as_left]) for rule in (0, 1))
-        return PlainOptions(dense_scores(scores), dense(chart.totals), (as_left[0], as_left[1]), normal_form)
+        of_spans = dense_scores(scores), dense(chart.leaves, -torch.inf), dense(chart.totals)
+        return PlainOptions(*of_spans, (as_left[0], as_left[1]), normal_form)
 
     def values(self, row: Tensor, start: Tensor, end: Tensor, p: Tensor, q: Tensor, state: Tensor) -> Tensor:
-        """Log-weights ``(walkers, options)`` of all (inner, rule, middle of words)."""
+        """Log-weights ``(walkers, options)`` of the span as a leaf, and of all (inner, rule, middle of words)."""
+        leaf = self.leaves[row, start, end, p, q]
         inner = torch.arange(self.scores.shape[3], device=row.device)
         middle = (start[:, None] + 1 + inner).clamp(max=self.totals.shape[1] - 1)  # (walkers, inner)
         row, start, end, p, q = (index[:, None] for index in (row, start, end, p, q))
@@ -155,12 +178,14 @@ class PlainOptions:
         inverted = score[..., 1:] + right_first + self.as_left[1].transpose(3, 4)[row, start, middle, q]
         values = torch.stack([straight, inverted], 2)  # (walkers, inner, rule, r)
         barred = torch.arange(2, device=row.device) == state[:, None]
-        return values.masked_fill(barred[:, None, :, None], LOG_ZERO).flatten(1)
+        values = values.masked_fill(barred[:, None, :, None], LOG_ZERO).flatten(1)
+        return torch.cat([leaf[:, None], values], 1)
 
     def unravel(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Inner split, rule, middle of words, and the rules that the children may not use."""
         posts = self.totals.shape[-1]
-        rule, free = chosen // posts % 2, torch.full_like(chosen, -1)
+        is_leaf, chosen = chosen == 0, chosen - 1
+        rule, free = torch.where(is_leaf, LEAF, chosen // posts % 2), torch.full_like(chosen, -1)
         return (
             chosen // (2 * posts),
             rule,

@@ -288,8 +288,10 @@ _VARIANTS = (
     ("two", "Up to two words for a word", "exact", ("model.head.longest_segment=2",)),
     ("exact", "One word for a word", "exact", ()),
     ("output", "One word, knowing the output's last", "exact", ("model.head.history=output",)),
+    ("phrases", "One word for a phrase of up to two", "exact", ("model.head.longest_phrase=2",)),
     ("window-three", "Windows, up to three words", "exact-window", ("model.head.longest_segment=3",)),
     ("window", "Windows, one word", "exact-window", ()),
+    ("window-phrases", "Windows, phrases of up to two", "exact-window", ("model.head.longest_phrase=2",)),
     ("labelled", "Windows, one word, labels", "labelled", ()),
 )
 

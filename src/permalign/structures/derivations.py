@@ -15,6 +15,8 @@ MARKS = {"S": "S →", "I": "I ⇄"}
 class Tree:
     """A node over the tokens ``start..end-1``; a leaf has no rule and no children, and labels are optional.
 
+    A leaf is a token, or a phrase of several, which keep their order.
+
     >>> girl_saw = Tree(0, 2, "I", (Tree(0, 1), Tree(1, 2)))
     >>> girl_saw.order
     (1, 0)
@@ -28,19 +30,24 @@ class Tree:
 
     @classmethod
     def from_nodes(
-        cls, nodes: Sequence[Sequence[int]], length: int, labels: Sequence[int] | None = None
+        cls,
+        nodes: Sequence[Sequence[int]],
+        length: int,
+        labels: Sequence[int] | None = None,
+        phrases: Sequence[tuple[int, int]] = (),
     ) -> "Tree":
         """Build a tree from its internal nodes in pre-order.
 
         Args:
             nodes: each (i, j, k, rule number), or (i, j, k, rule number, label).
-            length: the number of leaves.
+            length: the number of tokens.
             labels: of the leaves, where they have any.
+            phrases: leaves of several tokens, each (first token, end).
         """
         spans = {
             (token, token + 1): cls(token, token + 1, label=None if labels is None else labels[token])
             for token in range(length)
-        }
+        } | {phrase: cls(*phrase) for phrase in phrases}
         for start, middle, end, rule, *label in reversed(nodes):
             children = (spans[start, middle], spans[middle, end])
             spans[start, end] = cls(start, end, RULES[rule], children, *label)
@@ -55,16 +62,25 @@ class Tree:
             waiting.extend(reversed(node.children))
 
     @property
-    def order(self) -> tuple[int, ...]:
-        """The tokens as the tree puts them."""
-        tokens, waiting = [], [self]
+    def leaves(self) -> tuple[tuple[int, int], ...]:
+        """Where the leaves start and end, as the tree puts them.
+
+        >>> Tree(0, 3, "I", (Tree(0, 2), Tree(2, 3))).leaves
+        ((2, 3), (0, 2))
+        """
+        found, waiting = [], [self]
         while waiting:
             node = waiting.pop()
             if node.rule is None:
-                tokens.append(node.start)
+                found.append((node.start, node.end))
             else:  # what comes first is pushed last
                 waiting.extend(reversed(node.children) if node.rule == "S" else node.children)
-        return tuple(tokens)
+        return tuple(found)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The tokens as the tree puts them."""
+        return tuple(token for start, end in self.leaves for token in range(start, end))
 
     def draw(self, words: Sequence[str] | None = None) -> str:
         """The tree as lines of text, one node a line, words in their original order; labels stand in brackets.
@@ -76,6 +92,10 @@ class Tree:
         │  ├─ she
         │  └─ sang
         └─ today
+        >>> print(Tree(0, 3, "I", (Tree(0, 2), Tree(2, 3))).draw(["how", "many", "rivers"]))
+        I ⇄
+        ├─ how many
+        └─ rivers
         >>> print(Tree(0, 2, "I", (Tree(0, 1, label=3), Tree(1, 2, label=0)), label=2).draw(["she", "sang"]))
         I ⇄ [2]
         ├─ she [3]
@@ -89,7 +109,8 @@ class Tree:
         waiting = [(self, "", "")]
         while waiting:
             node, stem, below = waiting.pop()
-            word = str(node.start) if words is None else words[node.start]
+            tokens = range(node.start, node.end)
+            word = " ".join(str(token) if words is None else words[token] for token in tokens)
             label = "" if node.label is None else f" [{node.label}]"
             lines.append(stem + (word if node.rule is None else MARKS[node.rule]) + label)
             if node.children:
@@ -106,6 +127,11 @@ class Derivation(ShownInNotebooks):
     tree: Tree
     order: tuple[int, ...]
     log_prob: float
+
+    @property
+    def leaves(self) -> tuple[tuple[int, int], ...]:
+        """Where the leaves of the tree start and end, in its order; see `Tree.leaves`."""
+        return self.tree.leaves
 
     def reorder(self, words: Sequence[str]) -> list[str]:
         """The words in the order of this derivation."""

@@ -91,7 +91,11 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
         batch, device = len(self.source_lengths), self.split_scores.device
         samples = 1 if uniforms is None else uniforms.shape[0]
         orders = torch.arange(self.tokens, device=device).repeat(samples, batch, 1)
-        sizes, leaves = torch.zeros_like(orders), torch.full_like(orders, -1)
+        sizes, widths, leaves = (
+            torch.zeros_like(orders),
+            torch.zeros_like(orders),
+            torch.full_like(orders, -1),
+        )
         nodes = torch.full((samples, batch, self.tokens - 1, 5), -1, device=device)
         rules, root, tokens, splits = self._parts(self.split_scores)
         segments, keep = self._finite(self.segment_log_probs), valid_splits(self.tokens, self.source_lengths)
@@ -109,12 +113,18 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
                 None if uniforms is None else uniforms[:, one, :length],
             )
             nodes[:, row, : length - 1] = walks.nodes[:, 0]
-            for all_rows, own in ((leaves, walks.leaves), (orders, walks.orders), (sizes, walks.sizes)):
+            found = (
+                (leaves, walks.leaves),
+                (orders, walks.orders),
+                (sizes, walks.sizes),
+                (widths, walks.widths),
+            )
+            for all_rows, own in found:
                 all_rows[:, row, :length] = own[:, 0]
-        return Walks(nodes, leaves, orders, sizes)
+        return Walks(nodes, leaves, orders, sizes, widths)
 
-    def _tree(self, nodes: Tensor, leaves: Tensor) -> Tree:
-        return Tree.from_nodes(nodes.clamp(min=0).tolist(), len(leaves), leaves.clamp(min=0).tolist())
+    def _tree(self, nodes: Tensor, states: Tensor, first: Tensor, widths: Tensor) -> Tree:
+        return Tree.from_nodes(nodes.clamp(min=0).tolist(), len(states), states.clamp(min=0).tolist())
 
     def _grammar_weight(self, row: int, tree: Tree) -> float:
         rules, root, tokens, _ = (part.detach() for part in self._parts(self.split_scores))

@@ -1,13 +1,21 @@
-"""Reorder and align in one sum: every source token writes a segment, a separable permutation orders the segments."""
+"""Reorder and align in one sum: source tokens write segments, and a separable permutation orders the segments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from permalign import kernels
-from permalign.kernels.layout import split_index, valid_splits, words_of_split_count
+from permalign.kernels.layout import (
+    leaf_spans,
+    longest_phrase_of,
+    span_offsets,
+    split_index,
+    valid_splits,
+    words_of_split_count,
+)
 from permalign.kernels.synchronous_walks import Walks
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import Derivation, Tree
@@ -29,10 +37,10 @@ from permalign.structures.validation import (
 
 @dataclass(frozen=True)
 class Transduction(Derivation):
-    """A derivation of an output: the tree, its order, and the words that each token writes.
+    """A derivation of an output: the tree, its order, and the words that each leaf writes.
 
     ``log_prob`` is that of tree and segments together, ``log p(derivation, output | source)``. There is a segment for
-    every token, in the order of the output, empty ones included.
+    every leaf, in the order of the output, empty ones included.
     """
 
     segments: tuple[Segment, ...]
@@ -53,13 +61,19 @@ class SynchronousPermutation:
     O(n^3 m^3) time, of which cells that cannot be part of the whole are left out: a span of w tokens writes at most
     w L words. The tagging likelihood of `SeparablePermutation` is the special case of segments of one word each.
 
+    With ``phrase_scores`` a leaf may cover several tokens, which keep their order and write one segment together. A
+    tree then weighs its rules' scores and its phrases', and Z sums over trees with phrases. Leaves are the spans of at
+    most s tokens, packed by width and then by first token: the n tokens, n - 1 phrases of two, and so on.
+
     Args:
         split_scores: ``(batch, T, 2)`` with ``T = (n^3 - n) / 6``, as in `permalign.SeparablePermutation`.
-        segment_log_probs: ``(batch, n, m + 1, L + 1)`` indexed ``[token, start, length]``: the log-probability that
-            the token writes the words start..start+length-1 and then ends its segment; may be -inf.
+        segment_log_probs: ``(batch, leaves, m + 1, L + 1)`` indexed ``[leaf, start, length]``: the log-probability
+            that the leaf writes the words start..start+length-1 and then ends its segment; may be -inf. The leaves
+            are the n tokens, and the phrases behind them.
         source_lengths: ``(batch,)``, the number of tokens; None means all.
         target_lengths: ``(batch,)``, the number of words, 0 allowed; None means all.
         normal_form: as in `permalign.SeparablePermutation`.
+        phrase_scores: ``(batch, leaves - n)``, log-weights of phrases as leaves (tokens weigh 0); None for no phrases.
 
     Example: two tokens, each surely writing its own word; the output has them swapped.
 
@@ -70,6 +84,18 @@ class SynchronousPermutation:
         tensor([0.2500])
         >>> pair.best_derivation()[0].segments
         (Segment(source=(1,), target=(0,)), Segment(source=(0,), target=(1,)))
+
+    The same tokens as one phrase, three times as probable as both trees together, that surely writes both words:
+
+        >>> segments = torch.cat([segments, torch.full((1, 1, 3, 2), -torch.inf)], 1)  # room for the phrase
+        >>> segments = torch.nn.functional.pad(segments, (0, 1), value=-torch.inf)  # and for two words
+        >>> segments[0, 2, 0, 2] = 0.0
+        >>> phrase = torch.tensor([[12.0]]).log()
+        >>> pair = SynchronousPermutation(torch.tensor([[[3.0, 1.0]]]).log(), segments, phrase_scores=phrase)
+        >>> pair.log_likelihood().exp()  # 3/4 by the phrase, 1/16 by the swapped tokens
+        tensor([0.8125])
+        >>> pair.best_derivation()[0].segments
+        (Segment(source=(0, 1), target=(0, 1)),)
     """
 
     def __init__(
@@ -80,6 +106,8 @@ class SynchronousPermutation:
         target_lengths: Int[Tensor, " batch"] | None = None,
         normal_form: bool = False,
         validate_args: bool | None = None,
+        *,
+        phrase_scores: Float[Tensor, "batch phrases"] | None = None,
     ) -> None:
         name = "segment_log_probs"
         require_floats({"split_scores": split_scores, name: segment_log_probs})
@@ -87,12 +115,14 @@ class SynchronousPermutation:
         tokens = words_of_split_count(split_scores.shape[1]) if packed else None
         if tokens is None:
             raise ValueError(wrong_scores(split_scores).replace("scores", "split_scores", 1))
-        expected = (split_scores.shape[0], tokens)
+        leaves = tokens + self._require_phrases(phrase_scores, split_scores.shape[0], tokens)
+        expected = (split_scores.shape[0], leaves)
         if segment_log_probs.dim() != 4 or tuple(segment_log_probs.shape[:2]) != expected:
             raise ValueError(
                 f"{name} has shape {shape_of(segment_log_probs)}, but must be {expected} + (m + 1, L + 1) for outputs "
-                f"of m words and segments of at most L, indexed [token, start, length]: split_scores has shape "
-                f"{shape_of(split_scores)}, {tokens} tokens."
+                f"of m words and segments of at most L, indexed [token or phrase, start, length]: split_scores has "
+                f"shape {shape_of(split_scores)}, {tokens} tokens"
+                + (f", and phrase_scores {shape_of(phrase_scores)}." if phrase_scores is not None else ".")
             )
         starts, sizes = segment_log_probs.shape[2:]
         if not starts or not sizes:
@@ -101,7 +131,8 @@ class SynchronousPermutation:
                 "two axes are m + 1 and L + 1."
             )
         self.split_scores, self.segment_log_probs = split_scores, segment_log_probs
-        self.longest, self.normal_form = sizes - 1, normal_form
+        self.tokens, self.longest, self.normal_form = tokens, sizes - 1, normal_form
+        self.phrase_scores = phrase_scores
         self.source_lengths = require_lengths(
             "source_lengths", source_lengths, name, segment_log_probs, tokens
         )
@@ -114,18 +145,30 @@ class SynchronousPermutation:
             require_range("target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, least=0)
             require_finite("split_scores", split_scores, valid_splits(tokens, lengths))
             require_no_nan_or_plus(name, segment_log_probs, self._possible())
+            if phrase_scores is not None:
+                inside = self._possible()[:, tokens:, 0, 0]
+                require_finite("phrase_scores", phrase_scores, inside)
             self._require_room()
 
     @property
-    def tokens(self) -> int:
-        """The number of source tokens there is room for, n."""
-        return self.segment_log_probs.shape[1]
-
-    @property
     def permutation(self) -> SeparablePermutation | LabelledPermutation:
-        """The distribution over orders before any output is seen."""
+        """The distribution over orders of tokens before any output is seen; phrases are left out of account."""
         return SeparablePermutation(
             self.split_scores, self.source_lengths, self.normal_form, validate_args=False
+        )
+
+    @property
+    def prior(self) -> "SynchronousPermutation":
+        """Trees with phrases before any output is seen: every leaf surely writes nothing, and that is the output."""
+        nothing = self.split_scores.new_zeros(*self.segment_log_probs.shape[:2], 1, 1)
+        return SynchronousPermutation(
+            self.split_scores,
+            nothing,
+            self.source_lengths,
+            torch.zeros_like(self.source_lengths),
+            self.normal_form,
+            validate_args=False,
+            phrase_scores=self.phrase_scores,
         )
 
     # --- Sums over derivations --------------------------------------------------------------------------------
@@ -137,14 +180,21 @@ class SynchronousPermutation:
         minus the prior one.
         """
         total = self._total(self.split_scores, self.segment_log_probs)
-        return minus_infinity_below(total - self.permutation.log_partition(), total)
+        return minus_infinity_below(total - self.log_partition(), total)
+
+    def log_partition(self) -> Float[Tensor, " batch"]:
+        """``log Z(x)``, the log of the summed weight of all trees before any output is seen."""
+        if self.phrase_scores is None:
+            return self.permutation.log_partition()
+        prior = self.prior
+        return prior._total(prior.split_scores, prior.segment_log_probs)
 
     def rule_posteriors(self) -> Float[Tensor, "batch splits 2"]:
         """P(a derivation uses that split with that rule | output); 0 at padding."""
         return self._posteriors()[0]
 
     def segment_posteriors(self) -> Float[Tensor, "batch n starts sizes"]:
-        """P(the token writes exactly that segment | output); 0 where impossible."""
+        """P(the token, or the phrase as one leaf, writes exactly that segment | output); 0 where impossible."""
         return self._posteriors()[1]
 
     # --- Single derivations -----------------------------------------------------------------------------------
@@ -154,43 +204,60 @@ class SynchronousPermutation:
 
         An impossible output has none worth the name: its log-probability is -inf.
         """
-        walks = self._walk(None)
-        log_partitions = self.permutation.double().log_partition().tolist()
-        found = []
-        for row, length in enumerate(self.source_lengths.tolist()):
-            nodes, order, sizes = (
-                walks.nodes[0, row, : length - 1],
-                walks.orders[0, row, :length],
-                walks.sizes[0, row],
-            )
-            if int(sizes.sum()) < int(self.target_lengths[row]):  # there is no room for so many words
-                nodes = torch.tensor([[0, end - 1, end, 0, -1] for end in range(length, 1, -1)])
-            tree = self._tree(nodes, walks.leaves[0, row, :length])
-            weight = self._weight(row, nodes, order, sizes[:length]) + self._grammar_weight(row, tree)
-            log_prob = -torch.inf if weight < LOG_ZERO / 2 else weight - log_partitions[row]
-            if int(sizes.sum()) < int(self.target_lengths[row]):
-                log_prob = -torch.inf
-            segments = _segments(order.tolist(), sizes[:length].tolist())
-            found.append(Transduction(tree, tree.order, min(0.0, log_prob), segments))
-        return found
+        return [some[0] for some in self._transductions(self._walk(None))]
+
+    def derivations_at(self, uniforms: Float[Tensor, "samples batch n"]) -> list[list[Transduction]]:
+        """For every output the derivations that uniform numbers in [0, 1) draw from their posterior, with trees.
+
+        A number for each node met on the way down; `sample` draws them, and gives orders and sizes alone.
+        """
+        with torch.no_grad():
+            return self._transductions(self._walk(uniforms))
 
     def sample(
         self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
-    ) -> Int[Tensor, "*samples batch 2 n"]:
-        """Derivations drawn from their posterior given the output: orders, and sizes of segments.
+    ) -> Int[Tensor, "*samples batch 3 n"]:
+        """Derivations drawn from their posterior given the output: orders, sizes of segments, and widths of leaves.
 
-        ``[..., 0, position]`` is the token at a position, ``[..., 1, position]`` how many words it writes; padding
-        keeps its place and writes nothing.
+        ``[..., 0, position]`` is the token at a position, ``[..., 1, position]`` how many words the leaf writes that
+        begins there, ``[..., 2, position]`` how many tokens it has; both are 0 inside a phrase. Padding keeps its place
+        and writes nothing.
         """
-        copies = sample_count(sample_shape)
         batch, device = self.split_scores.shape[0], self.split_scores.device
+        shape = (sample_count(sample_shape), batch, self.tokens)
         with torch.no_grad():
-            shape = (copies, batch, self.tokens)
-            uniforms = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
-            walks = self._walk(uniforms)
-        return torch.stack([walks.orders, walks.sizes], dim=2).view(*sample_shape, batch, 2, self.tokens)
+            walks = self._walk(torch.rand(shape, generator=generator, dtype=torch.float64, device=device))
+        parts = torch.stack([walks.orders, walks.sizes, walks.widths], dim=2)
+        return parts.view(*sample_shape, *parts.shape[1:])
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
+
+    def _transductions(self, walks: Walks) -> list[list[Transduction]]:
+        """For every output what was walked."""
+        log_partitions = self._exact_log_partition().tolist()
+        samples = range(walks.orders.shape[0])
+        return [
+            [self._transduction(Walks(*(part[one, row] for part in walks)), row, log_z) for one in samples]
+            for row, log_z in enumerate(log_partitions)
+        ]
+
+    def _transduction(self, walk: Walks, row: int, log_partition: float) -> Transduction:
+        """What one walker met in one sentence."""
+        length = int(self.source_lengths[row])
+        nodes = walk.nodes[walk.nodes[:, 0] >= 0]
+        order, sizes, widths = (part[:length] for part in (walk.orders, walk.sizes, walk.widths))
+        room = int(self.target_lengths[row]) <= length * self.longest
+        if not room:
+            nodes = torch.tensor([[0, end - 1, end, 0, -1] for end in range(length, 1, -1)])
+            widths = torch.ones_like(order)
+        begins = widths > 0
+        first, sizes, widths = order[begins], sizes[begins], widths[begins]
+        tree = self._tree(nodes, walk.leaves[:length], first, widths)
+        weight = self._weight(row, nodes, first, sizes, widths) + self._grammar_weight(row, tree)
+        possible = room and weight >= LOG_ZERO / 2
+        log_prob = min(0.0, weight - log_partition) if possible else -torch.inf
+        segments = _segments(first.tolist(), widths.tolist(), sizes.tolist())
+        return Transduction(tree, tree.order, log_prob, segments)
 
     def _walk(self, uniforms: Tensor | None) -> Walks:
         """The best derivation of every output, or some drawn by ``uniforms`` ``(samples, batch, n)``."""
@@ -203,21 +270,35 @@ class SynchronousPermutation:
         draws = None if uniforms is None else uniforms[..., 1:].contiguous()
         return kernels.synchronous_walk(*pair, draws, self.normal_form)
 
-    def _tree(self, nodes: Tensor, leaves: Tensor) -> Tree:
-        """From nodes (i, j, k, rule, state) in pre-order, and the states of leaves."""
-        return Tree.from_nodes(nodes[:, :4].tolist(), len(leaves))
+    def _exact_log_partition(self) -> Tensor:
+        """In double precision."""
+        if self.phrase_scores is None:
+            return self.permutation.double().log_partition()
+        prior = self.prior
+        return prior._total(prior.split_scores.double(), prior.segment_log_probs.double())
+
+    def _tree(self, nodes: Tensor, states: Tensor, first: Tensor, widths: Tensor) -> Tree:
+        """From nodes (i, j, k, rule, state) in pre-order, the states of tokens, and leaves in the output's order."""
+        phrases = [
+            (start, start + width) for start, width in zip(first.tolist(), widths.tolist(), strict=True)
+        ]
+        return Tree.from_nodes(nodes[:, :4].tolist(), len(states), phrases=phrases)
 
     def _grammar_weight(self, row: int, tree: Tree) -> float:
         """What a derivation weighs beside its splits and segments."""
         return 0.0
 
     def _finite(self, segment_log_probs: Tensor) -> Tensor:
-        """With a finite log-zero for what is impossible or padding."""
+        """With the scores of phrases, and a finite log-zero for what is impossible or padding."""
+        if self.phrase_scores is not None:
+            scores = functional.pad(self.phrase_scores.to(segment_log_probs), (self.tokens, 0))
+            segment_log_probs = segment_log_probs + scores[:, :, None, None]
         return torch.where(self._possible(), segment_log_probs, LOG_ZERO).clamp(min=LOG_ZERO)
 
     def _inputs(self) -> tuple[Tensor, ...]:
         """All that the sum depends on."""
-        return self.split_scores, self.segment_log_probs
+        phrases = () if self.phrase_scores is None else (self.phrase_scores,)
+        return self.split_scores, self.segment_log_probs, *phrases
 
     def _total(self, split_scores: Tensor, segment_log_probs: Tensor) -> Tensor:
         return kernels.synchronous_inside(
@@ -247,22 +328,41 @@ class SynchronousPermutation:
         segments = torch.where(possible[:, None, None, None], gradients[1], 0.0)
         return rules.to(self.split_scores.dtype), segments.to(self.split_scores.dtype)
 
-    def _weight(self, row: int, nodes: Tensor, order: Tensor, sizes: Tensor) -> float:
-        """The log-weight of one derivation."""
-        start, middle, end, rule, _ = nodes.reshape(-1, 5).to(order.device).unbind(-1)
+    def _weight(self, row: int, nodes: Tensor, first: Tensor, sizes: Tensor, widths: Tensor) -> float:
+        """The log-weight of one derivation, from its nodes, and the leaves in the output's order."""
+        start, middle, end, rule, _ = nodes.reshape(-1, 5).to(first.device).unbind(-1)
         splits = split_index(self.tokens, start, middle, end)
-        segments = self.segment_log_probs[row, order, sizes.cumsum(0) - sizes, sizes]
+        leaves = span_offsets(self.tokens).to(first.device)[widths] + first
+        segments = self.segment_log_probs[row, leaves, sizes.cumsum(0) - sizes, sizes]
         weight = self.split_scores[row, splits, rule].double().sum() + segments.double().sum()
+        if self.phrase_scores is not None:
+            weight = weight + self.phrase_scores[row, leaves[widths > 1] - self.tokens].double().sum()
         return float(weight.detach())
 
     def _possible(self) -> Tensor:
-        """Which (token, start, length) lie inside the pair: ``(batch, n, m + 1, L + 1)``."""
+        """Which (leaf, start, length) lie inside the pair: ``(batch, leaves, m + 1, L + 1)``."""
         device = self.segment_log_probs.device
-        _, tokens, starts, sizes = self.segment_log_probs.shape
-        in_source = torch.arange(tokens, device=device) < self.source_lengths[:, None]
+        _, leaves, starts, sizes = self.segment_log_probs.shape
+        first, width = (place.to(device) for place in leaf_spans(self.tokens, leaves))
+        in_source = first + width <= self.source_lengths[:, None]
         ends = torch.arange(starts, device=device)[:, None] + torch.arange(sizes, device=device)
         in_target = ends <= self.target_lengths[:, None, None]
         return in_source[:, :, None, None] & in_target[:, None]
+
+    @staticmethod
+    def _require_phrases(phrase_scores: Tensor | None, batch: int, tokens: int) -> int:
+        """How many phrases there are."""
+        if phrase_scores is None:
+            return 0
+        require_floats({"phrase_scores": phrase_scores})
+        fits = phrase_scores.dim() == 2 and phrase_scores.shape[0] == batch
+        if not fits or longest_phrase_of(tokens, tokens + phrase_scores.shape[1]) is None:
+            raise ValueError(
+                f"phrase_scores has shape {shape_of(phrase_scores)}, but must be ({batch}, P), with P the number of "
+                f"spans of 2 to s tokens for some s: {tokens - 1} for s = 2, {2 * tokens - 3} for s = 3, and so on; "
+                f"there are {tokens} tokens."
+            )
+        return phrase_scores.shape[1]
 
     def _require_room(self) -> None:
         too_long = self.target_lengths > self.source_lengths * self.longest
@@ -276,10 +376,10 @@ class SynchronousPermutation:
             )
 
 
-def _segments(order: list[int], sizes: list[int]) -> tuple[Segment, ...]:
-    """Segments in the order of the output."""
+def _segments(first: list[int], widths: list[int], sizes: list[int]) -> tuple[Segment, ...]:
+    """Segments of leaves in the order of the output."""
     segments, word = [], 0
-    for token, size in zip(order, sizes, strict=True):
-        segments.append(Segment((token,), tuple(range(word, word + size))))
+    for token, width, size in zip(first, widths, sizes, strict=True):
+        segments.append(Segment(tuple(range(token, token + width)), tuple(range(word, word + size))))
         word += size
     return tuple(segments)

@@ -11,7 +11,8 @@ close to underflow (rows and columns that prefer different middles), that one ce
 result is exact whatever the scores, and a cell costs one logarithm and two exponentials. Charts are double precision.
 
 Array names: ``chart`` is (batch, spans, m + 1, m + 1), spans packed by width and beginning at ``spans_at[w]``;
-``segments`` is (batch, token, start, size).
+``segments`` is (batch, leaf, start, size). Leaves are spans, too: the tokens, and where there are phrases, the spans of
+two tokens and so on, packed alike, so that a leaf has the number of its span.
 """
 
 from math import exp, log
@@ -39,6 +40,24 @@ def fill_leaves(segments, length, words, cells):
         for p in range(words + 1 - low):
             for size in range(low, min(high, words - p) + 1):
                 cells[token, p, p + size] = segments[token, p, size]
+
+
+@inlined
+def is_leaf(segments, span, size):
+    """Whether a span is a leaf that may write so many words."""
+    return span < segments.shape[0] and size < segments.shape[2]
+
+
+@inlined
+def add_leaf(segments, span, p, q, maximise, cell):
+    """A cell with the weight of its span as a phrase, where that is a leaf."""
+    if not is_leaf(segments, span, q - p):
+        return cell
+    leaf = np.float64(segments[span, p, q - p])
+    high, low = max(cell, leaf), min(cell, leaf)
+    if maximise or low < high + LOG_LEAST:
+        return high
+    return high + log(1.0 + exp(low - high))
 
 
 @compiled
@@ -124,6 +143,8 @@ def synchronous_inside(
 
     C(i,k,p,q) = logsumexp over j and r of { score_S + C(i,j,p,r) + C(j,k,r,q),
                                              score_I + C(j,k,p,r) + C(i,j,r,q) }
+
+    and of ``segment(span, p, q - p)``, where the span is a leaf.
     """
     length, words, longest = lengths[b], target_lengths[b], segments.shape[3] - 1
     if words > length * longest:
@@ -145,9 +166,10 @@ def synchronous_inside(
             if width > 1 and maximise:
                 for p in range(words + 1 - low):
                     for q in range(p + low, min(words, p + high) + 1):
-                        cells[span, p, q] = exact_cell(
+                        best = exact_cell(
                             options, cells, spans_at, i, width, length, words, longest, p, q, True
                         )
+                        cells[span, p, q] = add_leaf(segments[b], span, p, q, True, best)
             elif width > 1:
                 common_scales(
                     options, spans_at, i, width, row_tops, column_tops, words, row_scale, column_scale
@@ -175,11 +197,12 @@ def synchronous_inside(
                 for p in range(words + 1 - low):
                     for q in range(p + low, min(words, p + high) + 1):
                         if total[p, q] >= LEAST:
-                            cells[span, p, q] = row_scale[p] + column_scale[q] + log(total[p, q])
+                            cell = row_scale[p] + column_scale[q] + log(total[p, q])
                         else:
-                            cells[span, p, q] = exact_cell(
+                            cell = exact_cell(
                                 options, cells, spans_at, i, width, length, words, longest, p, q, False
                             )
+                        cells[span, p, q] = add_leaf(segments[b], span, p, q, False, cell)
             if not maximise:
                 scale(
                     cells[span],
@@ -215,10 +238,10 @@ def exact_shares(
 
 @compiled
 def synchronous_inside_backward(
-    b, grad, scores, chart, lengths, target_lengths, longest, splits_at, spans_at, grad_scores, grad_segments
+    b, grad, scores, segments, chart, lengths, target_lengths, splits_at, spans_at, grad_scores, grad_segments
 ):
     """From wide to narrow, every term takes its share exp(term - C(i,k,p,q)) of the cell's adjoint."""
-    length, words = lengths[b], target_lengths[b]
+    length, words, longest = lengths[b], target_lengths[b], segments.shape[3] - 1
     if words > length * longest or grad[b] == 0.0:
         return
     cells = chart[b]
@@ -256,6 +279,10 @@ def synchronous_inside_backward(
                     weights[p, q] = 0.0
                     if adjoint[span, p, q] == 0.0:
                         continue
+                    if is_leaf(segments[b], span, q - p):
+                        leaf = np.float64(segments[b, span, p, q - p])
+                        share = adjoint[span, p, q] * exp(leaf - cells[span, p, q])
+                        grad_segments[b, span, p, q - p] = share
                     log_total = cells[span, p, q] - row_scale[p] - column_scale[q]
                     if log_total >= LOG_LEAST:
                         weights[p, q] = adjoint[span, p, q] / exp(log_total)

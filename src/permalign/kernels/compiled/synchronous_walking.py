@@ -5,18 +5,23 @@ from math import exp
 import numpy as np
 
 from permalign.kernels.compiled.compiler import compiled
-from permalign.kernels.compiled.synchronous import band, children, exact_cell
+from permalign.kernels.compiled.synchronous import band, children, exact_cell, is_leaf
+
+LEAF = 2  # in place of a rule: the span is a phrase, and has no parts
 
 
 @compiled
-def choose_option(options, cells, spans_at, i, width, length, words, longest, p, q, uniform, highest, answer):
-    """A term (inner, rule, r) of one cell: the heaviest if ``uniform`` < 0, else drawn by it."""
-    total = 0.0
+def choose_option(options, cells, spans_at, i, width, length, words, longest, p, q, leaf, uniform, answer):
+    """A term (inner, rule, r) of one cell, or its span as a leaf: the heaviest if ``uniform`` < 0, else drawn by it."""
+    highest = exact_cell(options, cells, spans_at, i, width, length, words, longest, p, q, True)
+    highest = max(highest, leaf)
+    answer[0], answer[1], answer[2] = 0, LEAF, p
+    reached, best, total = exp(leaf - highest), leaf, 0.0
     if uniform >= 0:
-        total = uniform * exp(
-            exact_cell(options, cells, spans_at, i, width, length, words, longest, p, q, False) - highest
-        )
-    reached, best = 0.0, -np.inf
+        parts = exact_cell(options, cells, spans_at, i, width, length, words, longest, p, q, False)
+        total = uniform * (exp(parts - highest) + reached)
+        if reached > total:
+            return
     for inner in range(width - 1):
         for rule in range(2):
             first, first_width, second, second_width = children(spans_at, i, width, inner, rule)
@@ -42,19 +47,20 @@ def choose_option(options, cells, spans_at, i, width, length, words, longest, p,
 def synchronous_walk(
     b,
     scores,
+    segments,
     chart,
     lengths,
     target_lengths,
-    longest,
     splits_at,
     spans_at,
     uniforms,
     nodes,
     orders,
     sizes,
+    widths,
 ):
     """Derivations from the root down: ``uniforms`` (samples, batch, n - 1), negative for the heaviest term."""
-    length, words = lengths[b], target_lengths[b]
+    length, words, longest = lengths[b], target_lengths[b], segments.shape[3] - 1
     if words > length * longest:
         return
     cells = chart[b]
@@ -67,32 +73,38 @@ def synchronous_walk(
             depth -= 1
             start, end, position, p, q = stack[depth]
             width = end - start
-            if width == 1:
-                orders[sample, b, position] = start
-                sizes[sample, b, position] = q - p
+            answer[1] = LEAF
+            if width > 1:
+                first_split = splits_at[width] + start * (width - 1)
+                options = scores[b, first_split : first_split + width - 1]
+                span, leaf = spans_at[width] + start, -np.inf
+                if is_leaf(segments[b], span, q - p):
+                    leaf = np.float64(segments[b, span, p, q - p])
+                uniform = uniforms[sample, b, step]
+                choose_option(
+                    options,
+                    cells,
+                    spans_at,
+                    start,
+                    width,
+                    length,
+                    words,
+                    longest,
+                    p,
+                    q,
+                    leaf,
+                    uniform,
+                    answer,
+                )
+                step += 1
+            if answer[1] == LEAF:
+                for token in range(width):
+                    orders[sample, b, position + token] = start + token
+                sizes[sample, b, position], widths[sample, b, position] = q - p, width
                 continue
-            first_split = splits_at[width] + start * (width - 1)
-            options = scores[b, first_split : first_split + width - 1]
-            highest = exact_cell(options, cells, spans_at, start, width, length, words, longest, p, q, True)
-            choose_option(
-                options,
-                cells,
-                spans_at,
-                start,
-                width,
-                length,
-                words,
-                longest,
-                p,
-                q,
-                uniforms[sample, b, step],
-                highest,
-                answer,
-            )
             middle, rule, r = start + answer[0] + 1, answer[1], answer[2]
-            node = nodes[sample, b, step]
+            node = nodes[sample, b, step - 1]
             node[0], node[1], node[2], node[3] = start, middle, end, rule
-            step += 1
             left, right = stack[depth + 1], stack[depth]
             left[0], left[1], right[0], right[1] = start, middle, middle, end
             if rule == 0:

@@ -8,6 +8,7 @@ from permalign.structures.brute_force.alignments import (
     EnumeratedSegmentalAlignment,
 )
 from permalign.structures.brute_force.labelled import EnumeratedLabelledPermutation
+from permalign.structures.brute_force.phrases import EnumeratedPhrasePermutation
 from permalign.structures.brute_force.separable import EnumeratedPermutation
 from permalign.structures.brute_force.synchronous import EnumeratedSynchronousPermutation
 from permalign.structures.brute_force.trees import EnumeratedTree, all_trees, packed_splits
@@ -16,6 +17,7 @@ __all__ = [
     "EnumeratedLabelledPermutation",
     "EnumeratedMonotoneAlignment",
     "EnumeratedPermutation",
+    "EnumeratedPhrasePermutation",
     "EnumeratedSegmentalAlignment",
     "EnumeratedSynchronousPermutation",
     "EnumeratedTree",

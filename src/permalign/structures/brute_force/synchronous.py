@@ -119,12 +119,13 @@ class EnumeratedSynchronousPermutation:
         return found
 
     def outcomes(self, sentence: int) -> dict[tuple[int, ...], float]:
-        """The posterior probability of every order and cut, written one after the other, with padding."""
+        """The posterior probability of every order, cut and width of leaves, one after the other, with padding."""
         posterior, found = self._posterior(sentence).detach(), dict[tuple[int, ...], float]()
         for row, tree in enumerate(self.permutation.trees(sentence)):
             for column, sizes in enumerate(self.cuts(sentence)):
                 padding = (0,) * (self.permutation.size - len(sizes))
-                key = (*self.permutation.padded(tree.order), *sizes, *padding)
+                widths = (1,) * len(sizes)
+                key = (*self.permutation.padded(tree.order), *sizes, *padding, *widths, *padding)
                 found[key] = found.get(key, 0.0) + float(posterior[row, column])
         return found
 
