@@ -102,22 +102,27 @@ def split_scores_backward(
     grad_weight,
     grad_bias,
 ):
-    """Adjoints of `split_scores`; hidden states and masks are computed anew. Gradients arrive zeroed, per item."""
+    """Adjoints of `split_scores`; hidden states and masks are computed anew. Gradients arrive zeroed, per item.
+
+    All of them follow from the sums of the scores' adjoints over the splits in which a fencepost stands and a unit is on:
+    with the weights they are those of the projections, with the projections those of the weights.
+    """
     hidden, length = start.shape[2], lengths[b]
-    outer, grad_outer = np.empty_like(start[b, 0]), np.empty_like(start[b, 0])
-    mask = np.empty_like(start[b, 0])
-    mask[:] = 1
+    outer, mask = np.empty_like(start[b, 0]), np.empty_like(start[b, 0])
     half = (hidden + 1) // 2
     steps, first_half, second_half = hash_steps(half), mask[:half], mask[half:]
-    w_straight, w_inverted = weight[0], weight[1]
-    gw_straight, gw_inverted = grad_weight[b, 0], grad_weight[b, 1]
+    straight_outer, inverted_outer = np.empty_like(outer), np.empty_like(outer)
+    straight_start, inverted_start = np.zeros_like(start[b]), np.zeros_like(start[b])
+    straight_middle, inverted_middle = np.zeros_like(start[b]), np.zeros_like(start[b])
+    straight_end, inverted_end = np.zeros_like(start[b]), np.zeros_like(start[b])
     zero = outer.dtype.type(0)
     for width in range(2, length + 1):
         for i in range(length - width + 1):
             start_i, end_k = start[b, i], end[b, i + width]
             for h in range(hidden):
                 outer[h] = start_i[h] + end_k[h]
-                grad_outer[h] = zero
+                straight_outer[h] = zero
+                inverted_outer[h] = zero
             first = splits_at[width] + i * (width - 1)
             for inner in range(width - 1):
                 straight, inverted = grad[b, first + inner, 0], grad[b, first + inner, 1]
@@ -125,20 +130,40 @@ def split_scores_backward(
                     continue
                 grad_bias[b, 0] += straight
                 grad_bias[b, 1] += inverted
+                j = i + 1 + inner
+                middle_j, straight_j, inverted_j = middle[b, j], straight_middle[j], inverted_middle[j]
                 if threshold > 0:
                     key = split_key(seed, b, first + inner)
                     fill_mask(first_half, second_half, key, steps, threshold, scale)
-                middle_j, grad_middle_j = middle[b, i + 1 + inner], grad_middle[b, i + 1 + inner]
-                for h in range(hidden):
-                    unit = outer[h] + middle_j[h]
-                    factor = mask[h] if unit > zero else zero
-                    kept = unit * factor
-                    gw_straight[h] += straight * kept
-                    gw_inverted[h] += inverted * kept
-                    grad_unit = (straight * w_straight[h] + inverted * w_inverted[h]) * factor
-                    grad_middle_j[h] += grad_unit
-                    grad_outer[h] += grad_unit
-            grad_start_i, grad_end_k = grad_start[b, i], grad_end[b, i + width]
+                    for h in range(hidden):
+                        factor = mask[h] if outer[h] + middle_j[h] > zero else zero
+                        straight_j[h] += straight * factor
+                        inverted_j[h] += inverted * factor
+                        straight_outer[h] += straight * factor
+                        inverted_outer[h] += inverted * factor
+                else:
+                    for h in range(hidden):
+                        on = outer[h] + middle_j[h] > zero
+                        straight_unit = straight if on else zero
+                        inverted_unit = inverted if on else zero
+                        straight_j[h] += straight_unit
+                        inverted_j[h] += inverted_unit
+                        straight_outer[h] += straight_unit
+                        inverted_outer[h] += inverted_unit
             for h in range(hidden):
-                grad_start_i[h] += grad_outer[h]
-                grad_end_k[h] += grad_outer[h]
+                straight_start[i, h] += straight_outer[h]
+                inverted_start[i, h] += inverted_outer[h]
+                straight_end[i + width, h] += straight_outer[h]
+                inverted_end[i + width, h] += inverted_outer[h]
+    of_posts = (
+        (start, straight_start, inverted_start, grad_start),
+        (middle, straight_middle, inverted_middle, grad_middle),
+        (end, straight_end, inverted_end, grad_end),
+    )
+    for projection, straight_sum, inverted_sum, grad_projection in of_posts:
+        for post in range(length + 1):
+            for h in range(hidden):
+                straight, inverted = straight_sum[post, h], inverted_sum[post, h]
+                grad_projection[b, post, h] = straight * weight[0, h] + inverted * weight[1, h]
+                grad_weight[b, 0, h] += straight * projection[b, post, h]
+                grad_weight[b, 1, h] += inverted * projection[b, post, h]
