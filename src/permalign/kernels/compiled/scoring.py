@@ -104,7 +104,7 @@ def split_scores_backward(
 ):
     """Adjoints of `split_scores`; hidden states and masks are computed anew. Gradients arrive zeroed, per item.
 
-    All of them follow from the sums of the scores' adjoints over the splits in which a fencepost stands and a unit is on:
+    All follow from the sums of the scores' adjoints over the splits in which a fencepost stands and a unit is on:
     with the weights they are those of the projections, with the projections those of the weights.
     """
     hidden, length = start.shape[2], lengths[b]
