@@ -164,11 +164,27 @@ class HeadOptions(Options):
     )
 
 
+class BackOptions(Options):
+    """A model of the way back: from an output to the sentence it came from."""
+
+    weight: float = Field(
+        1.0,
+        ge=0.0,
+        description="of the sentence's log-likelihood given an output, when outputs are ranked (beam above 1)",
+    )
+    reorderer: ReordererOptions = ReordererOptions()
+    head: HeadOptions = HeadOptions()
+
+
 class ModelOptions(Options):
-    """A reorderer times a head."""
+    """A reorderer times a head; and if answers are to be read back, another of each."""
 
     reorderer: ReordererOptions = ReordererOptions()
     head: HeadOptions = HeadOptions()
+    back: BackOptions | None = Field(
+        None,
+        description="reads outputs back to the sentence to rank them; learned beside the rest, apart from it",
+    )
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
@@ -215,10 +231,25 @@ class ModelOptions(Options):
             )
         self._require_words()
         self._require_widths()
+        self._require_way_back()
         if (reorderer.inversion_weight > 0) != (reorderer.inversion_rate is not None):
             raise ConfigError(
                 "reorderer.inversion_rate and reorderer.inversion_weight go together; set both, or neither."
             )
+
+    def _require_way_back(self) -> None:
+        """What reads outputs back is a model of its own."""
+        if self.back is None:
+            return
+        if self.back.reorderer.pretrained or self.back.head.pretrained:
+            raise ConfigError(
+                "model.back has a pretrained part, but it reads outputs, which are no text of a language. Leave "
+                "pretrained out there."
+            )
+        try:
+            ModelOptions(reorderer=self.back.reorderer, head=self.back.head).require_fit()
+        except ConfigError as error:
+            raise ConfigError(f"in model.back: {error}") from None
 
     def _require_widths(self) -> None:
         """Two directions of a BiLSTM, and the heads of a Transformer, share a width equally."""

@@ -15,6 +15,7 @@ from permalign.config import ModelOptions
 from permalign.decoding.beam import Hypothesis, beam_search
 from permalign.decoding.constraint import AllowedWords, Constraint, GrammarConstraint, RuleConstraint
 from permalign.decoding.orders import search_over_orders
+from permalign.decoding.reading_back import ranked_by_both_ways
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
 from permalign.heads.words import width_after
 from permalign.prediction import Explanation, Prediction, require_at_least_one, require_words, tokenised
@@ -103,6 +104,10 @@ class Transducer(
         self.encoder = encoder if self.reorderer.marginalises else None
         width = width_after(self.encoder, width)
         self.head = build_head(self.options.head, len(target), width, None if self.encoder else encoder)
+        back = self.options.back
+        self.back = None
+        if back is not None:  # from outputs to sentences
+            self.back = Transducer(ModelOptions(reorderer=back.reorderer, head=back.head), target, source)
 
     @property
     def device(self) -> torch.device:
@@ -122,6 +127,8 @@ class Transducer(
         """
         likelihood, reordering = self._log_likelihood(batch, self.options.head.label_smoothing)
         parts = {"negative_log_likelihood": -likelihood.mean(), **reordering.penalties}
+        if self.back is not None:
+            parts["reading_back"] = self._loss_of_way_back(self.back, batch)
         return Loss(torch.stack(list(parts.values())).sum(), parts)
 
     def forget_head_gradients(self) -> None:
@@ -133,6 +140,13 @@ class Transducer(
         for parameter in self.parameters():
             if id(parameter) not in own:
                 parameter.grad = None
+
+    def _loss_of_way_back(self, back: "Transducer", batch: Batch) -> Tensor:
+        """That of the sentences given their outputs; those that cannot be read back are left out."""
+        readable = back.head.can_write(batch.target_lengths, batch.source_lengths)
+        if not bool(readable.any()):
+            return batch.source_lengths.new_zeros((), dtype=torch.float32)
+        return back.loss(batch.turned(readable)).total
 
     def _read(self, batch: Batch) -> Tensor:
         """What the head reads of each source word, before any reordering."""
@@ -172,7 +186,8 @@ class Transducer(
 
         Args:
             sentences: text, cut at white space, or lists of words.
-            beam: how many prefixes to keep; 1 is greedy search.
+            beam: how many prefixes to keep; 1 is greedy search. A model that reads answers back ranks all that a beam
+                finds by both ways; scores are of the way there alone.
             n_best: how many outputs to find for each sentence; the second and on are `Prediction.alternatives`.
             explain: whether to give reasons: derivation, reordered sentence, segments. Without a discrete order
                 (decoding ``marginal``, say) there are no segments, for nothing leads back to source words.
@@ -266,13 +281,16 @@ class Transducer(
         reordering = self.reorderer(batch.source, batch.source_lengths, states)
         limits = [self._limit(length, longest) for length in batch.source_lengths.tolist()]
         search = partial(beam_search, beam=beam, constraint=constraint, same_length=self.head.same_length)
+        rank = None if self.back is None else partial(self._rank_by_both_ways, batch)
         if self.reorderer.marginalises:
             found, reordering = search_over_orders(
-                self.head, reordering, states, batch.source_lengths, search, limits, beam, n_best
+                self.head, reordering, states, batch.source_lengths, search, limits, beam, n_best, rank
             )
         else:
             decoder = self.head.decoder(reordering.states, batch.source_lengths)
-            found = search(decoder, limits, n_best=n_best)
+            found = search(decoder, limits, n_best=n_best if rank is None else max(beam, n_best))
+            if rank is not None:
+                found = [hypotheses[:n_best] for hypotheses in rank(found)]
         found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
         explanations = (
             self._explanations(sentences, batch, states, reordering, found)
@@ -284,6 +302,14 @@ class Transducer(
             best, *others = (Prediction(self.target.decode(one.words), one.score) for one in hypotheses)
             predictions.append(Prediction(best.tokens, best.score, tuple(others), explanation))
         return predictions
+
+    def _rank_by_both_ways(self, batch: Batch, found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+        assert self.back is not None
+        assert self.options.back is not None
+        likelihood = partial(self.back._log_likelihood, smoothing=0.0)
+        return ranked_by_both_ways(
+            found, batch, self.back.head, lambda pairs: likelihood(pairs)[0], self.options.back.weight
+        )
 
     def _limit(self, source_words: int, longest: int | None) -> int:
         """The most words an output may have."""

@@ -18,6 +18,9 @@ from permalign.text.batching import pad
 Search = Callable[..., list[list[Hypothesis]]]
 """Finds outputs: called with a decoder, the longest output of each of its rows, and ``n_best``."""
 
+Rank = Callable[[list[list[Hypothesis]]], list[list[Hypothesis]]]
+"""Puts the outputs of every sentence into another order, best first."""
+
 AT_ONCE = 64  # outputs to score at a time: each has a chart of its own
 
 
@@ -30,6 +33,7 @@ def search_over_orders(
     longest: Sequence[int],
     beam: int,
     n_best: int,
+    rank: Rank | None = None,
 ) -> tuple[list[list[Hypothesis]], Reordering]:
     """The best outputs of every sentence by their likelihood over all orders; and the order each best one came from.
 
@@ -46,6 +50,7 @@ def search_over_orders(
         longest: the most words an output of each sentence may have.
         beam: how many outputs to look for in an order, and how many derivations to try.
         n_best: how many outputs to return at most.
+        rank: another order of what was found, if not by likelihood alone.
     """
     assert reordering.distribution is not None
     ranked = head.phrase_derivations(reordering.distribution, states, lengths, beam)
@@ -74,6 +79,8 @@ def search_over_orders(
             if one.score > -torch.inf:
                 came_from[row].setdefault(one.words, place)
     found = _ranked(head, reordering, states, lengths, [list(outputs) for outputs in came_from])
+    if rank is not None:
+        found = rank(found)
     winners = [
         came_from[row][hypotheses[0].words] if hypotheses else row for row, hypotheses in enumerate(found)
     ]

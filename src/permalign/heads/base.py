@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
-from permalign.shapes import Float, Int
+from permalign.shapes import Bool, Float, Int
 from permalign.structures import (
     Derivation,
     LabelledPermutation,
@@ -45,6 +46,21 @@ class Head(nn.Module, ABC):
     def longest_output(self, source_words: int) -> int | None:
         """The most words it can write for a source of so many; None if there is no limit."""
         return source_words if self.same_length else None
+
+    def can_write(
+        self, source_lengths: Int[Tensor, " batch"], target_lengths: Int[Tensor, " batch"]
+    ) -> Bool[Tensor, " batch"]:
+        """Which outputs of so many words it can write for sources of so many."""
+        most = [self.longest_output(words) for words in source_lengths.tolist()]
+        return torch.tensor(
+            [
+                source > 0 and (limit is None or (target == limit if self.same_length else target <= limit))
+                for source, target, limit in zip(
+                    source_lengths.tolist(), target_lengths.tolist(), most, strict=True
+                )
+            ],
+            device=source_lengths.device,
+        )
 
     @abstractmethod
     def log_likelihood(

@@ -111,6 +111,9 @@ def table2() -> Table:
     )
 
 
+BOTH_WAYS = {"constrained": True, "beam": 8}
+"""A beam finds what is ranked."""
+
 # --- Table 3 -------------------------------------------------------------------------------------------------
 
 _PARSERS = (
@@ -171,6 +174,12 @@ _PARSERS = (
             ("window", ", windows", "exact-window"),
             ("labelled", ", windows and labels", "labelled"),
         )
+    ),
+    *(
+        System(
+            Row(key, f"Exact transduction{title}, both ways, constrained", ours=True), key, trial=BOTH_WAYS
+        )
+        for key, title in (("both-ways", ""), ("both-ways-window", ", windows"))
     ),
 )
 
@@ -309,6 +318,9 @@ def ablation() -> Table:
         System(Row(f"{key}{manner}", f"{title}{told}", ours=True), experiment, settings, trial=trial)
         for manner, told, trial in (plain, constrained)
         for key, title, experiment, settings in _VARIANTS
+    ] + [
+        System(Row(key, f"{title}, both ways, constrained", ours=True), key, trial=BOTH_WAYS)
+        for key, title in (("both-ways", "One word for a word"), ("both-ways-window", "Windows, one word"))
     ]
     return Table(
         "ablation",

@@ -34,6 +34,17 @@ class Batch:
     def __len__(self) -> int:
         return len(self.examples)
 
+    def turned(self, rows: Tensor) -> "Batch":
+        """Some rows with sources and targets in each other's place; of examples it knows nothing."""
+        return Batch(
+            self.target[rows],
+            self.target_lengths[rows],
+            self.source[rows],
+            self.source_lengths[rows],
+            (),
+            (),
+        )
+
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch with its tensors on a device."""
         return replace(
