@@ -8,6 +8,8 @@ from permalign.reproduction.cells import Cell, Column, Row, Table, Trial
 from permalign.tasks.registry import TaskChoiceError, no_such
 
 COUNTING = ("model.reorderer.encoder=sums", "model.reorderer.straight=free")
+RESTARTS = {"arithmetic": ("training.restarts=4", "training.restart_steps=200"), "scan": ()}
+"""Some seeds of a BiLSTM settle where deeper expressions cannot be reached; 200 steps tell, on dev."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +64,10 @@ _DIAGNOSTIC = (
     System(Row("seq2seq", "Seq2Seq"), "seq2seq", paper=(100, 0.0, 100, 13.9)),
     System(Row("tagging", "LSTM tagging"), "tagging", paper=(100, 20.6, 100, 57.7)),
     System(Row("sinkhorn", "Sinkhorn tagging"), "sinkhorn", paper=(99.5, 8.8, 100, 48.2)),
-    *both_decodings("soft", "Soft-ReMoto", "soft", paper=(100, 86.9, 100, 100)),
-    *both_decodings("shared", "Soft-ReMoto, shared parameters", "shared", paper=(100, 40.9, 100, 100)),
-    *both_decodings("hard", "Hard-ReMoto", "hard", paper=(100, 83.3, 100, 100)),
-    *both_decodings("exact", "Exact objective", "exact"),
+    *both_decodings("soft", "Soft-ReMoto", "soft", RESTARTS, (100, 86.9, 100, 100)),
+    *both_decodings("shared", "Soft-ReMoto, shared parameters", "shared", RESTARTS, (100, 40.9, 100, 100)),
+    *both_decodings("hard", "Hard-ReMoto", "hard", RESTARTS, (100, 83.3, 100, 100)),
+    *both_decodings("exact", "Exact objective", "exact", RESTARTS),
     *(
         system
         for objective in ("soft", "hard", "exact")
@@ -107,6 +109,8 @@ def table2() -> Table:
         notes=(
             "Depths 8 to 10 are not in the paper: up to 1,000 sampled expressions of exactly that derivation depth, "
             "answered by the models of the arithmetic columns, which saw depths up to 6.",
+            "On arithmetic, the reorderers with a BiLSTM (soft, shared, hard, exact) begin with four restarts of 200 "
+            "steps, of which the best on dev is trained.",
         ),
     )
 
