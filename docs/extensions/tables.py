@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
 from docutils import nodes
+from docutils.parsers.rst import directives
 from pydantic.fields import FieldInfo
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -83,11 +84,12 @@ def _default(field: FieldInfo) -> str:
 class OptionsTable(SphinxDirective):
     """``options-table`` with the name of a class of options, and of a part of it (``model.head``).
 
-    Without a part, the options that stand in none.
+    Without a part, the options that stand in none; with ``:own:``, those of the part that stand in no part of it.
     """
 
     required_arguments = 1
     optional_arguments = 1
+    option_spec = {"own": directives.flag}  # noqa: RUF012
 
     def run(self) -> list[nodes.Node]:
         """The table."""
@@ -96,7 +98,8 @@ class OptionsTable(SphinxDirective):
         rows = [
             row
             for row in option_rows(getattr(import_module(module), name))
-            if row[0].startswith(part) and (part or "." not in row[0])
+            if row[0].startswith(part)
+            and ((part and "own" not in self.options) or "." not in row[0].removeprefix(part))
         ]
         return [
             table(("option", "values", "default", "meaning"), [(f"``{row[0]}``", *row[1:]) for row in rows])

@@ -183,7 +183,7 @@ class ModelOptions(Options):
     head: HeadOptions = HeadOptions()
     back: BackOptions | None = Field(
         None,
-        description="reads outputs back to the sentence to rank them; learned beside the rest, apart from it",
+        description="reads outputs back to the sentence to rank them; learned beside the rest",
     )
 
     @classmethod
@@ -243,8 +243,7 @@ class ModelOptions(Options):
             return
         if self.back.reorderer.pretrained or self.back.head.pretrained:
             raise ConfigError(
-                "model.back has a pretrained part, but it reads outputs, which are no text of a language. Leave "
-                "pretrained out there."
+                "model.back has a pretrained part, but only the way there can have one. Leave pretrained out there."
             )
         try:
             ModelOptions(reorderer=self.back.reorderer, head=self.back.head).require_fit()

@@ -134,19 +134,27 @@ class Transducer(
     def forget_head_gradients(self) -> None:
         """Drop the gradients of all but the reorderer, so that an optimiser's step leaves the rest untouched.
 
-        The paper's training strategy does so with some probability in the first steps.
+        The paper's training strategy does so with some probability in the first steps. A way back keeps its own.
         """
         own = {id(parameter) for parameter in self.reorderer.parameters()}
-        for parameter in self.parameters():
+        for parameter in self.parameters_by_way()[0]:
             if id(parameter) not in own:
                 parameter.grad = None
 
+    def parameters_by_way(self) -> list[list[nn.Parameter]]:
+        """Those of the way there, and those of the way back, if there is one: neither learns from the other's loss."""
+        if self.back is None:
+            return [list(self.parameters())]
+        back = list(self.back.parameters())
+        known = {id(parameter) for parameter in back}
+        return [[parameter for parameter in self.parameters() if id(parameter) not in known], back]
+
     def _loss_of_way_back(self, back: "Transducer", batch: Batch) -> Tensor:
-        """That of the sentences given their outputs; those that cannot be read back are left out."""
+        """That of the sentences given their outputs, a mean over all; those that cannot be read back add nothing."""
         readable = back.head.can_write(batch.target_lengths, batch.source_lengths)
         if not bool(readable.any()):
             return batch.source_lengths.new_zeros((), dtype=torch.float32)
-        return back.loss(batch.turned(readable)).total
+        return back.loss(batch.turned(readable)).total * readable.float().mean()
 
     def _read(self, batch: Batch) -> Tensor:
         """What the head reads of each source word, before any reordering."""

@@ -181,9 +181,11 @@ def _reasons(explanation: "Explanation") -> dict[str, object]:
 
 
 def _nested(tree: "Tree") -> object:
-    """A leaf as the number of its token, a node as [rule, left, right]."""
+    """A leaf as the number of its token, or a list of several; a node as [rule, left, right]."""
     nested: dict[tuple[int, int], object] = {}
     for node in reversed(list(tree.nodes())):
         children = [nested[child.start, child.end] for child in node.children]
-        nested[node.start, node.end] = [node.rule, *children] if children else node.start
+        tokens = list(range(node.start, node.end))
+        leaf = tokens if len(tokens) > 1 else node.start
+        nested[node.start, node.end] = [node.rule, *children] if children else leaf
     return nested[tree.start, tree.end]

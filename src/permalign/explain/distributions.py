@@ -91,10 +91,8 @@ def judge_of(rules: Tensor) -> Judge:
 def tree_log_prob(distribution: OrderDistribution | None, derivation: Derivation) -> float | None:
     """Of the tree alone: a derivation found together with an output's segments tells the probability of both.
 
-    None where that is all there is, and where leaves are phrases, which the distribution over orders does not weigh.
+    None where that is all there is.
     """
-    if any(end - start > 1 for start, end in derivation.leaves):
-        return None
     if isinstance(distribution, SeparablePermutation):
         return log_prob_of_tree(distribution, derivation.tree)
     if not hasattr(derivation, "segments"):

@@ -98,12 +98,17 @@ class ReadSentence:
             notes.append(
                 "Nodes are judged summed over labels: by their split and rule, whatever they are called."
             )
-        if self.model.options.head.longest_phrase > 1:
+        if self.has_phrases:
             notes.append(
-                "Several words may write together here. The matrix and the probabilities of nodes and orders are those "
-                "of trees over single words."
+                "Several words may write together here. The matrix, the probabilities of nodes and orders, and all "
+                "that is sampled are of trees over single words."
             )
         return tuple(notes)
+
+    @property
+    def has_phrases(self) -> bool:
+        """Whether leaves may be phrases, which the distribution over orders knows nothing of."""
+        return self.model.options.head.longest_phrase > 1
 
 
 def read(model: Transducer, sentence: str | Sequence[str]) -> ReadSentence:
@@ -197,9 +202,11 @@ def account_of(
         segments=found.segments,
         sureness=Sureness(
             output=finite(output_log_prob),
-            derivation=None if derivation is None else finite(tree_log_prob(distribution, derivation)),
+            derivation=None
+            if derivation is None or sentence.has_phrases
+            else finite(tree_log_prob(distribution, derivation)),
             order=order_log_prob,
-            entropy=sentence.entropy,
+            entropy=None if sentence.has_phrases else sentence.entropy,
         ),
         unknown=sentence.unknown,
         matrix=sentence.matrix,

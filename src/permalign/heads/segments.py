@@ -1,6 +1,5 @@
 """Segments as a head: every source cell writes a few words by itself, so that orders can be summed over exactly."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -87,6 +86,11 @@ class SegmentsHead(Head):
         super().__init__()
         require_sizes(width=width, longest_segment=longest_segment, longest_phrase=longest_phrase)
         require_dropout(dropout)
+        if encoder is not None and longest_phrase > 1:
+            raise ValueError(
+                f"longest_phrase is {longest_phrase}, but the head has an encoder, which reads one given order, and "
+                "phrases belong to the sum over all orders. Encode the states before the head."
+            )
         self.width, self.words, self.longest_segment = width, words, longest_segment
         self.encoder = encoder
         self.dropout = nn.Dropout(dropout)
@@ -179,21 +183,15 @@ class SegmentsHead(Head):
         with torch.no_grad():
             nothing = torch.zeros_like(lengths)
             prior = self._synchronous(distribution, states, lengths, nothing[:, None], nothing).prior
-            found: list[dict[tuple[tuple[int, int], ...], Derivation]] = [
-                {one.leaves: one} for one in prior.best_derivation()
-            ]
+            found = [[one] for one in prior.best_derivation()]
             if count > 1:
-                generator = torch.Generator(states.device).manual_seed(0)
+                generator = torch.Generator().manual_seed(0)
                 room = states.shape[1], DRAWN  # so that padding does not change what is drawn
-                uniforms = torch.rand(room, generator=generator, dtype=torch.float64, device=states.device)
-                for row, drawn in enumerate(
-                    prior.derivations_at(uniforms.T[:, None].expand(-1, len(states), -1))
-                ):
-                    by_leaves = {one.leaves: one for one in drawn}
-                    frequent = Counter(one.leaves for one in drawn).most_common(count)
-                    for leaves, _ in frequent:
-                        found[row].setdefault(leaves, by_leaves[leaves])
-        return [list(some.values())[:count] for some in found]
+                uniforms = torch.rand(room, generator=generator, dtype=torch.float64).to(states.device)
+                others = prior.frequent_derivations(uniforms.T[:, None].expand(-1, len(states), -1), count)
+                for own, more in zip(found, others, strict=True):
+                    own += [one for one in more if one.leaves != own[0].leaves]
+        return [list[Derivation](some[:count]) for some in found]
 
     def leaf_states(
         self, states: Float[Tensor, "batch n width"], derivations: Sequence[Derivation]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
+from permalign.kernels.arrays import require_shape
 from permalign.kernels.compiled import labelled_synchronous as loops
 from permalign.kernels.cpu_labelled import (
     doubles,
@@ -31,6 +32,7 @@ def labelled_synchronous_inside(
     """See `permalign.kernels.labelled_synchronous.inside`; returns the chart too, for the backward pass."""
     require_shapes(rules, root, tokens, splits, lengths)
     require_segments(splits, segments)
+    require_shape("segments", segments, (*tokens.shape[:2], *segments.shape[2:]), splits)  # no phrases
     log_sum = torch.zeros(tokens.shape[0], dtype=torch.float64)
     values, scales = (torch.zeros(shape, dtype=torch.float64) for shape in _shapes(tokens, splits, segments))
     arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits, segments)))

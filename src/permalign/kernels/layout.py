@@ -67,7 +67,9 @@ def leaf_spans(words: int, leaves: int) -> tuple[Tensor, Tensor]:
     >>> leaf_spans(3, 5)
     (tensor([0, 1, 2, 0, 1]), tensor([1, 1, 1, 2, 2]))
     """
-    longest = longest_phrase_of(words, leaves) or 1
+    longest = longest_phrase_of(words, leaves)
+    if longest is None:
+        raise ValueError(f"{leaves} leaves are not all spans of at most so many tokens of {words}")
     starts = [torch.arange(words - width + 1) for width in range(1, longest + 1)]
     widths = [torch.full_like(start, width) for width, start in enumerate(starts, start=1)]
     return torch.cat(starts), torch.cat(widths)

@@ -124,8 +124,8 @@ def choose(values: Tensor, uniform: Tensor | None) -> Tensor:
     cumulative = values.softmax(-1).cumsum(-1)
     chosen = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(-1)
     option = torch.arange(values.shape[-1], device=values.device)
-    last = torch.where(values > LOG_ZERO / 2, option, 0).amax(-1)
-    return torch.minimum(chosen, last)
+    last = torch.where(values > LOG_ZERO / 2, option, -1).amax(-1)
+    return torch.where(last < 0, values.argmax(-1), torch.minimum(chosen, last))
 
 
 def dense(cells: list[Tensor], elsewhere: float = LOG_ZERO) -> Tensor:

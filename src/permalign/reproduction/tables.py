@@ -115,10 +115,9 @@ def table2() -> Table:
     )
 
 
-BOTH_WAYS = {"constrained": True, "beam": 8}
-"""A beam finds what is ranked."""
-
 # --- Table 3 -------------------------------------------------------------------------------------------------
+
+CONSTRAINED: dict[str, Any] = {"constrained": True, "beam": 5}
 
 _PARSERS = (
     System(
@@ -171,7 +170,7 @@ _PARSERS = (
         System(
             Row(f"{key}-constrained", f"Exact transduction{title}, constrained", ours=True),
             experiment,
-            trial={"constrained": True, "beam": 5},
+            trial=CONSTRAINED,
         )
         for key, title, experiment in (
             ("exact", "", "exact"),
@@ -181,7 +180,7 @@ _PARSERS = (
     ),
     *(
         System(
-            Row(key, f"Exact transduction{title}, both ways, constrained", ours=True), key, trial=BOTH_WAYS
+            Row(key, f"Exact transduction{title}, both ways, constrained", ours=True), key, trial=CONSTRAINED
         )
         for key, title in (("both-ways", ""), ("both-ways-window", ", windows"))
     ),
@@ -317,13 +316,13 @@ def ablation() -> Table:
         for condition, title in (("temp_tune", "templates"), ("len", "lengths"))
     ]
     plain: tuple[str, str, dict[str, Any]] = ("", "", {})
-    constrained = ("-constrained", ", constrained", {"constrained": True, "beam": 5})
+    constrained = ("-constrained", ", constrained", CONSTRAINED)
     systems = [
         System(Row(f"{key}{manner}", f"{title}{told}", ours=True), experiment, settings, trial=trial)
         for manner, told, trial in (plain, constrained)
         for key, title, experiment, settings in _VARIANTS
     ] + [
-        System(Row(key, f"{title}, both ways, constrained", ours=True), key, trial=BOTH_WAYS)
+        System(Row(key, f"{title}, both ways, constrained", ours=True), key, trial=CONSTRAINED)
         for key, title in (("both-ways", "One word for a word"), ("both-ways-window", "Windows, one word"))
     ]
     return Table(

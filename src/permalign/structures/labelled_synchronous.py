@@ -65,6 +65,21 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
         """The distribution over orders before any output is seen."""
         return self.grammar
 
+    @property
+    def prior(self) -> "LabelledSynchronousPermutation":
+        """Labelled trees before any output is seen: every token surely writes nothing, and that is the output."""
+        grammar = self.grammar
+        return LabelledSynchronousPermutation(
+            grammar.rule_scores,
+            grammar.token_scores,
+            self.split_scores.new_zeros(*self.segment_log_probs.shape[:2], 1, 1),
+            self.split_scores,
+            self.source_lengths,
+            torch.zeros_like(self.source_lengths),
+            grammar.root_scores,
+            validate_args=False,
+        )
+
     def _parts(self, splits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Rules, root, tokens and splits, in the precision of the splits."""
         grammar = self.grammar

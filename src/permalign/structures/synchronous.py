@@ -1,5 +1,6 @@
 """Reorder and align in one sum: source tokens write segments, and a separable permutation orders the segments."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,8 +63,9 @@ class SynchronousPermutation:
     w L words. The tagging likelihood of `SeparablePermutation` is the special case of segments of one word each.
 
     With ``phrase_scores`` a leaf may cover several tokens, which keep their order and write one segment together. A
-    tree then weighs its rules' scores and its phrases', and Z sums over trees with phrases. Leaves are the spans of at
-    most s tokens, packed by width and then by first token: the n tokens, n - 1 phrases of two, and so on.
+    tree then weighs its rules' scores and its phrases', ``C(i,k,p,q)`` of such a span has ``phrase(i,k) +
+    segment[phrase,p,q-p]`` beside the sum over its parts, and Z sums over trees with phrases. Leaves are the spans of
+    at most s tokens, packed by width and then by first token: the n tokens, n - 1 phrases of two, and so on.
 
     Args:
         split_scores: ``(batch, T, 2)`` with ``T = (n^3 - n) / 6``, as in `permalign.SeparablePermutation`.
@@ -101,7 +103,7 @@ class SynchronousPermutation:
     def __init__(
         self,
         split_scores: Float[Tensor, "batch splits 2"],
-        segment_log_probs: Float[Tensor, "batch n starts sizes"],
+        segment_log_probs: Float[Tensor, "batch leaves starts sizes"],
         source_lengths: Int[Tensor, " batch"] | None = None,
         target_lengths: Int[Tensor, " batch"] | None = None,
         normal_form: bool = False,
@@ -193,7 +195,7 @@ class SynchronousPermutation:
         """P(a derivation uses that split with that rule | output); 0 at padding."""
         return self._posteriors()[0]
 
-    def segment_posteriors(self) -> Float[Tensor, "batch n starts sizes"]:
+    def segment_posteriors(self) -> Float[Tensor, "batch leaves starts sizes"]:
         """P(the token, or the phrase as one leaf, writes exactly that segment | output); 0 where impossible."""
         return self._posteriors()[1]
 
@@ -204,15 +206,29 @@ class SynchronousPermutation:
 
         An impossible output has none worth the name: its log-probability is -inf.
         """
-        return [some[0] for some in self._transductions(self._walk(None))]
+        walks = Walks(*(part.cpu() for part in self._walk(None)))
+        log_partitions = self._exact_log_partition().tolist()
+        return [self._transduction(walks, 0, row, log_z) for row, log_z in enumerate(log_partitions)]
 
-    def derivations_at(self, uniforms: Float[Tensor, "samples batch n"]) -> list[list[Transduction]]:
-        """For every output the derivations that uniform numbers in [0, 1) draw from their posterior, with trees.
+    def frequent_derivations(
+        self, uniforms: Float[Tensor, "samples batch n"], count: int
+    ) -> list[list[Transduction]]:
+        """For every output derivations drawn from their posterior by uniform numbers, most frequent first.
 
-        A number for each node met on the way down; `sample` draws them, and gives orders and sizes alone.
+        Of those that put the same leaves into the same order only one is given, and no more than ``count`` of them. The
+        first number of a sample is for the label of the root, where there are labels, the others are for the nodes met
+        on the way down; `sample` draws the numbers itself, and gives orders and sizes alone.
         """
         with torch.no_grad():
-            return self._transductions(self._walk(uniforms))
+            walks = Walks(*(part.cpu() for part in self._walk(uniforms)))
+            log_partitions = self._exact_log_partition().tolist()
+        found = []
+        for row, log_partition in enumerate(log_partitions):
+            keys = torch.cat([walks.orders[:, row], walks.widths[:, row]], 1).tolist()
+            first = {tuple(key): sample for sample, key in reversed(list(enumerate(keys)))}
+            frequent = Counter(map(tuple, keys)).most_common(count)
+            found.append([self._transduction(walks, first[key], row, log_partition) for key, _ in frequent])
+        return found
 
     def sample(
         self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
@@ -232,32 +248,26 @@ class SynchronousPermutation:
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
-    def _transductions(self, walks: Walks) -> list[list[Transduction]]:
-        """For every output what was walked."""
-        log_partitions = self._exact_log_partition().tolist()
-        samples = range(walks.orders.shape[0])
-        return [
-            [self._transduction(Walks(*(part[one, row] for part in walks)), row, log_z) for one in samples]
-            for row, log_z in enumerate(log_partitions)
-        ]
-
-    def _transduction(self, walk: Walks, row: int, log_partition: float) -> Transduction:
-        """What one walker met in one sentence."""
-        length = int(self.source_lengths[row])
+    def _transduction(self, walks: Walks, sample: int, row: int, log_partition: float) -> Transduction:
+        """What one walker met in one sentence; a straight tree that writes nothing for an impossible output."""
+        length, walk = int(self.source_lengths[row]), Walks(*(part[sample, row] for part in walks))
         nodes = walk.nodes[walk.nodes[:, 0] >= 0]
         order, sizes, widths = (part[:length] for part in (walk.orders, walk.sizes, walk.widths))
-        room = int(self.target_lengths[row]) <= length * self.longest
-        if not room:
-            nodes = torch.tensor([[0, end - 1, end, 0, -1] for end in range(length, 1, -1)])
-            widths = torch.ones_like(order)
+        possible = int(sizes.sum()) == int(self.target_lengths[row]) and int(sizes.max()) <= self.longest
+        if not possible:
+            straight = [[0, end - 1, end, 0, 0] for end in range(length, 1, -1)]
+            nodes, order = torch.tensor(straight, dtype=torch.int64).view(-1, 5), torch.arange(length)
+            sizes, widths = torch.zeros_like(order), torch.ones_like(order)
         begins = widths > 0
         first, sizes, widths = order[begins], sizes[begins], widths[begins]
         tree = self._tree(nodes, walk.leaves[:length], first, widths)
-        weight = self._weight(row, nodes, first, sizes, widths) + self._grammar_weight(row, tree)
-        possible = room and weight >= LOG_ZERO / 2
-        log_prob = min(0.0, weight - log_partition) if possible else -torch.inf
-        segments = _segments(first.tolist(), widths.tolist(), sizes.tolist())
-        return Transduction(tree, tree.order, log_prob, segments)
+        log_prob = -torch.inf
+        if possible:
+            weight = self._weight(row, nodes, first, sizes, widths) + self._grammar_weight(row, tree)
+            log_prob = -torch.inf if weight < LOG_ZERO / 2 else min(0.0, weight - log_partition)
+        return Transduction(
+            tree, tree.order, log_prob, _segments(first.tolist(), widths.tolist(), sizes.tolist())
+        )
 
     def _walk(self, uniforms: Tensor | None) -> Walks:
         """The best derivation of every output, or some drawn by ``uniforms`` ``(samples, batch, n)``."""
@@ -330,9 +340,11 @@ class SynchronousPermutation:
 
     def _weight(self, row: int, nodes: Tensor, first: Tensor, sizes: Tensor, widths: Tensor) -> float:
         """The log-weight of one derivation, from its nodes, and the leaves in the output's order."""
-        start, middle, end, rule, _ = nodes.reshape(-1, 5).to(first.device).unbind(-1)
+        device = self.split_scores.device
+        start, middle, end, rule, _ = nodes.to(device).unbind(-1)
+        first, sizes, widths = (part.to(device) for part in (first, sizes, widths))
         splits = split_index(self.tokens, start, middle, end)
-        leaves = span_offsets(self.tokens).to(first.device)[widths] + first
+        leaves = span_offsets(self.tokens).to(device)[widths] + first
         segments = self.segment_log_probs[row, leaves, sizes.cumsum(0) - sizes, sizes]
         weight = self.split_scores[row, splits, rule].double().sum() + segments.double().sum()
         if self.phrase_scores is not None:

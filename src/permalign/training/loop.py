@@ -39,7 +39,11 @@ def run(session: Session) -> None:
 
             if session.moves_only_reorderer(step):
                 session.core.forget_head_gradients()
-            norm = float(accelerator.clip_grad_norm_(session.core.parameters(), training.clip or math.inf))
+            norms = [  # a way back is clipped by itself, so that it changes nothing for the way there
+                float(accelerator.clip_grad_norm_(some, training.clip or math.inf))
+                for some in session.core.parameters_by_way()
+            ]
+            norm = math.hypot(*norms)
             if not math.isfinite(norm):
                 raise PermalignError(
                     f"the gradient of step {step} has norm {norm}. Lower training.learning_rate or training.clip and "

@@ -1,7 +1,7 @@
 """From options to what a loop needs: the data as batches, and a new model."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from random import Random
 
@@ -38,6 +38,7 @@ class Prepared:
         metric: what is best on dev.
         data: a fingerprint of the training split, to know it again.
         left_out: how many training examples the head cannot write.
+        unread: how many of the others a way back cannot read.
     """
 
     task: Task
@@ -47,6 +48,7 @@ class Prepared:
     metric: str
     data: str
     left_out: int
+    unread: int = 0
 
     def total_steps(self, options: RunOptions, processes: int) -> int:
         """How many updates the run has."""
@@ -73,6 +75,7 @@ def prepare(options: RunOptions) -> Prepared:
     torch.manual_seed(options.seed)
     model = Transducer(options.model, source, target)
     written = writable(options, model, examples)
+    unread = len(written) - len(readable(options, model, written))
     return Prepared(
         task,
         _batches(options, written, source, target),
@@ -81,6 +84,7 @@ def prepare(options: RunOptions) -> Prepared:
         _metric(options, task, dev),
         fingerprint((example.source, example.target) for example in examples),
         len(examples) - len(written),
+        unread,
     )
 
 
@@ -157,13 +161,37 @@ def writable(options: RunOptions, model: Transducer, examples: Sequence[Example]
     return kept
 
 
+def readable(options: RunOptions, model: Transducer, examples: Sequence[Example]) -> Sequence[Example]:
+    """The examples whose sources the way back can write, from their outputs; all of them if there is no way back.
+
+    Raises:
+        ConfigError: there is one that it cannot write, and options do not say to leave it out; or all are so.
+    """
+    back = model.back
+    if back is None:
+        return examples
+    turned = [replace(example, source=example.target, target=example.source) for example in examples]
+    problems = [_not_writable(back, example) for example in turned]
+    kept = [example for example, problem in zip(examples, problems, strict=True) if problem is None]
+    first = next((problem for problem in problems if problem is not None), None)
+    if first and (not kept or options.training.unwritable == "refuse"):
+        raise ConfigError(
+            f"in model.back, which reads outputs: {first} Raise model.back.head.longest_segment, use "
+            "model.back.head.kind: ssnt"
+            + ("; or leave them out with training.unwritable: leave_out." if kept else ".")
+        )
+    return kept
+
+
 def _not_writable(model: Transducer, example: Example) -> str | None:
     """Why the head cannot write an example's output; None if it can."""
     head: Head = model.head
     read, written = len(model.source.encode(example.source)), len(model.target.encode(example.target))
-    longest = head.longest_output(read)
-    if longest is None or (written == longest if head.same_length else written <= longest):
+    if bool(head.can_write(torch.tensor([read]), torch.tensor([written]))):
         return None
+    if not read:
+        return f"the source of example {example.id} of the training data is empty."
+    longest = head.longest_output(read)
     can = f"exactly {longest}" if head.same_length else f"at most {longest}"
     return (
         f"model.head.kind {model.options.head.kind} writes {can} words for a source of {read}, but example "

@@ -99,6 +99,10 @@ def _sit(
         display.say(
             f"left out: {prepared.left_out} training examples longer than {options.model.head.kind} writes"
         )
+    if prepared.unread and accelerator.is_main_process:
+        display.say(
+            f"the way back learns nothing from {prepared.unread} examples: too long for what they became"
+        )
     with session.track(display):
         loop.run(session)
     return session.progress
