@@ -61,7 +61,8 @@ class Prediction:
     Attributes:
         tokens: its words.
         score: its log-probability.
-        alternatives: the next best outputs, if more than one was asked for.
+        alternatives: the next best outputs, if more than one was asked for. Where answers are read back, both ways rank
+            them, and scores need not fall.
         explanation: how it came about, if that was asked for.
     """
 

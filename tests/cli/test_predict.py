@@ -10,7 +10,9 @@ from tests.evaluation.runs import make_run, model_for, trained
 from tests.models import small
 
 from permalign.cli.app import app
+from permalign.cli.predict import nested
 from permalign.model import Transducer
+from permalign.structures import Tree
 from permalign.tasks.base import Example
 from permalign.tasks.scan_language import program_grammar
 
@@ -96,6 +98,14 @@ def test_json_for_machines(predict, run, model):
 
     assert order(first["explanation"]["tree"]) == list(wanted.explanation.order)
     assert second == {"line": 2, "source": "", "output": "", "score": None}
+
+
+def test_phrases_in_trees_are_lists_of_their_tokens():
+    assert nested(Tree(0, 4, "I", (Tree(0, 2), Tree(2, 4, "S", (Tree(2, 3), Tree(3, 4)))))) == [
+        "I",
+        [0, 1],
+        ["S", 2, 3],
+    ]
 
 
 def test_reasons_for_people_and_several_outputs(predict, run, model):

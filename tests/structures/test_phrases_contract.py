@@ -115,12 +115,6 @@ class TestPhrasesOfTwo(TestSynchronousPermutation):
             one.segments for one in tokens.best_derivation()
         ]
 
-    def test_the_prior_is_over_trees_alone(self):
-        parameters = self.parameters(self.sizes, seeded(44))
-        prior = self.build(parameters).prior
-        assert all(not segment.target for one in prior.best_derivation() for segment in one.segments)
-        torch.testing.assert_close(prior.log_likelihood(), torch.zeros(len(self.sizes), dtype=torch.float64))
-
     def test_wrong_shapes_are_refused_by_name(self):
         parameters = self.parameters([(4, 3)], seeded(45))
         with pytest.raises(ValueError, match=r"phrase_scores has shape \(1, 2\).*3 for s = 2.*4 tokens"):

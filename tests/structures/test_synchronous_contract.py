@@ -1,5 +1,7 @@
 """`SynchronousPermutation` against the contract of all distributions and its twin."""
 
+from collections import Counter
+
 import pytest
 import torch
 from tests.structures.contract import Contract, seeded
@@ -124,6 +126,43 @@ class TestSynchronousPermutation(Contract):
             assert (posterior[~possible] == 0).all()
         for one, can_be in zip(distribution.best_derivation(), possible.tolist(), strict=True):
             assert (one.log_prob > -torch.inf) == can_be
+
+    def test_outputs_of_probability_zero(self):
+        """There is room, but no token writes anything: every verb still answers."""
+        parameters = self.parameters(self.sizes, seeded(46))
+        nothing = torch.full_like(parameters["segment_log_probs"], -torch.inf)
+        distribution = self.build(parameters | {"segment_log_probs": nothing})
+        assert (distribution.log_likelihood() == -torch.inf).all()
+        best = distribution.best_derivation()
+        assert all(one.log_prob == -torch.inf for one in best)
+        assert [sorted(one.order) for one in best] == [list(range(tokens)) for tokens, _ in self.sizes]
+        assert distribution.sample((3,)).shape[:2] == (3, len(self.sizes))
+        room = parameters["split_scores"].shape[0], distribution.tokens
+        uniforms = torch.rand(5, *room, dtype=torch.float64, generator=seeded(47))
+        for some in distribution.frequent_derivations(uniforms, 2):
+            assert all(one.log_prob == -torch.inf for one in some)
+
+    def test_frequent_derivations_are_those_of_samples(self):
+        parameters = self.parameters(self.sizes, seeded(48))
+        distribution = self.build(parameters)
+        room = parameters["split_scores"].shape[0], distribution.tokens
+        uniforms = torch.rand(200, *room, dtype=torch.float64, generator=seeded(49))
+        drawn = distribution.sample((200,), generator=seeded(49))
+        for sentence, some in enumerate(distribution.frequent_derivations(uniforms, 3)):
+            counts = Counter(
+                (tuple(order), tuple(widths)) for order, _, widths in drawn[:, sentence].tolist()
+            )
+            length = self.sizes[sentence][0]
+            expected = {order[:length] for (order, _), _ in counts.most_common(3)}
+            assert len(some) == min(3, len(counts))
+            assert {one.order for one in some} <= {order[:length] for order, _ in counts}
+            assert some[0].order in expected
+            assert all(one.log_prob <= 0 for one in some)
+
+    def test_before_any_output_all_leaves_are_silent(self):
+        prior = self.build(self.parameters(self.sizes, seeded(44))).prior
+        assert all(not segment.target for one in prior.best_derivation() for segment in one.segments)
+        torch.testing.assert_close(prior.log_likelihood(), torch.zeros(len(self.sizes), dtype=torch.float64))
 
     def test_nan_in_the_padding(self):
         parameters = self.parameters(self.sizes, seeded(41))

@@ -173,14 +173,14 @@ def _reasons(explanation: "Explanation") -> dict[str, object]:
         "target": explanation.target,
         "order": explanation.order,
         "reordered": explanation.reordered,
-        "tree": None if derivation is None else _nested(derivation.tree),
+        "tree": None if derivation is None else nested(derivation.tree),
         "segments": None
         if segments is None
         else [{"source": segment.source, "target": segment.target} for segment in segments],
     }
 
 
-def _nested(tree: "Tree") -> object:
+def nested(tree: "Tree") -> object:
     """A leaf as the number of its token, or a list of several; a node as [rule, left, right]."""
     nested: dict[tuple[int, int], object] = {}
     for node in reversed(list(tree.nodes())):

@@ -104,14 +104,14 @@ def common_scales(options, spans_at, i, width, row_tops, column_tops, words, row
 
 @compiled
 def factors(score, tops, scales, words, answer):
-    """What is left of each row's (or column's) scale when the common one is taken out."""
+    """What is left of each row's (or column's) scale when the common one is taken out; nothing of what cannot be."""
     for p in range(words + 1):
-        answer[p] = 0.0 if tops[p] == -np.inf else exp(score + tops[p] - scales[p])
+        answer[p] = 0.0 if tops[p] < LOG_ZERO / 2 else exp(score + tops[p] - scales[p])
 
 
 @compiled
 def exact_cell(options, cells, spans_at, i, width, length, words, longest, p, q, maximise):
-    """One cell in logs: the sum, or the largest, over all splits, rules and middles."""
+    """One cell in logs: the sum, or the largest, over all splits, rules and middles; log-zero if none can be."""
     best = -np.inf
     for inner in range(width - 1):
         for rule in range(2):
@@ -121,6 +121,8 @@ def exact_cell(options, cells, spans_at, i, width, length, words, longest, p, q,
             second_low, second_high = band(length, words, longest, second_width)
             for r in range(max(p + low, q - second_high), min(p + high, q - second_low) + 1):
                 best = max(best, score + cells[first, p, r] + cells[second, r, q])
+    if best < LOG_ZERO / 2:
+        return LOG_ZERO
     if maximise:
         return best
     total = 0.0

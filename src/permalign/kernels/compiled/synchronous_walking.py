@@ -36,7 +36,7 @@ def choose_option(options, cells, spans_at, i, width, length, words, longest, p,
                         answer[0], answer[1], answer[2] = inner, rule, r
                     continue
                 part = exp(value - highest)
-                if part > 0:
+                if part > 0 or (answer[1] == LEAF and leaf == -np.inf):  # of what cannot be, the first
                     answer[0], answer[1], answer[2] = inner, rule, r
                     reached += part
                     if reached > total:
