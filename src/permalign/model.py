@@ -16,6 +16,7 @@ from permalign.decoding.beam import Hypothesis, beam_search
 from permalign.decoding.constraint import AllowedWords, Constraint, GrammarConstraint, RuleConstraint
 from permalign.decoding.orders import search_over_orders
 from permalign.decoding.reading_back import ranked_by_both_ways
+from permalign.decoding.reasons import derivations_of_outputs, segments_of_outputs
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
 from permalign.heads.words import width_after
 from permalign.prediction import Explanation, Prediction, require_at_least_one, require_words, tokenised
@@ -27,7 +28,6 @@ from permalign.saving import (
     save_model,
     save_pretrained,
 )
-from permalign.structures import Segment, Transduction
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
 from permalign.text.codec import Codec
@@ -338,8 +338,10 @@ class Transducer(
         """By the order chosen; or, where all orders are summed over, by the best derivation of the output itself."""
         rows = [row for row, (best, *_) in enumerate(found) if best.score > -torch.inf]
         outputs = [found[row][0].words for row in rows]
-        derivations = self._derivations(batch, states, reordering, rows, outputs)
-        segments = {} if derivations else self._segments(batch, reordering, rows, outputs)
+        arguments = self.head, reordering, batch.source_lengths, rows, outputs
+        summed = self.reorderer.marginalises
+        derivations = derivations_of_outputs(states, *arguments) if summed else {}
+        segments = {} if derivations else segments_of_outputs(*arguments)
         explanations = []
         for row, words in enumerate(sentences):
             length = int(batch.source_lengths[row])
@@ -353,51 +355,6 @@ class Transducer(
             target = tuple(self.target.pieces(found[row][0].words))
             explanations.append(Explanation(source, target, order, derivation, own_segments))
         return explanations
-
-    def _derivations(
-        self,
-        batch: Batch,
-        states: Tensor,
-        reordering: Reordering,
-        rows: Sequence[int],
-        outputs: Sequence[tuple[int, ...]],
-    ) -> dict[int, Transduction]:
-        """The best derivations of the outputs of some rows, where the head looks for them among all orders."""
-        if not rows or not self.reorderer.marginalises or reordering.distribution is None:
-            return {}
-        chosen = torch.tensor(rows, device=self.device)
-        target, target_lengths = (tensor.to(self.device) for tensor in pad(outputs))
-        found = self.head.derivations_over_orders(
-            reordering.distribution.select(chosen),
-            states[chosen],
-            batch.source_lengths[chosen],
-            target,
-            target_lengths,
-        )
-        return {} if found is None else dict(zip(rows, found, strict=True))
-
-    def _segments(
-        self,
-        batch: Batch,
-        reordering: Reordering,
-        rows: Sequence[int],
-        outputs: Sequence[tuple[int, ...]],
-    ) -> dict[int, tuple[Segment, ...]]:
-        """Segments of the outputs of some rows, where there is an order that leads back to source words."""
-        if reordering.order is None or not rows:
-            return {}
-        chosen = torch.tensor(rows, device=self.device)
-        target, target_lengths = (tensor.to(self.device) for tensor in pad(outputs))
-        segments = self.head.segments(
-            reordering.states[chosen],
-            batch.source_lengths[chosen],
-            target,
-            target_lengths,
-            reordering.order[chosen],
-        )
-        return (
-            {} if segments is None else {row: tuple(some) for row, some in zip(rows, segments, strict=True)}
-        )
 
     # --- Files ------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ def plot_systems(
         axes.plot([], [], color="black", label="the paper's number")
         axes.set_xticks(range(len(shown)), [row.title for row in shown], rotation=30, ha="right")
         axes.set_ylabel(TITLES[metric])
-        axes.legend()
+        axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     return path
 
 
