@@ -159,6 +159,30 @@ def test_a_tagging_head_needs_outputs_as_long_as_their_sources(tmp_path):
         prepare(RunOptions.parse(values))
 
 
+def test_examples_that_cannot_be_read_back(tmp_path):
+    """Refused by name, or counted; and refused in any case if there are no others."""
+    data = write_data(tmp_path)
+    data.write_text(data.read_text() + '{"source": "a b a b", "target": "A", "split": "train"}\n')
+    values = options(data, stages=[])
+    values["model"]["back"] = {"head": {**values["model"]["head"], "kind": "segments", "longest_segment": 2}}
+    with pytest.raises(
+        ConfigError,
+        match=r"in model\.back.*at most 2 words for a source of 1.*model\.back\.head\.longest_segment",
+    ):
+        prepare(RunOptions.parse(values))
+    values["training"]["unwritable"] = "leave_out"
+    prepared = prepare(RunOptions.parse(values))
+    assert (prepared.left_out, prepared.unread) == (0, 1)
+    data.write_text(
+        "".join(
+            f'{{"source": "a b a b", "target": "A", "split": "{split}"}}\n'
+            for split in ("train", "dev", "test")
+        )
+    )
+    with pytest.raises(ConfigError, match=r"in model\.back"):
+        prepare(RunOptions.parse(values))
+
+
 def test_examples_the_head_cannot_write_are_left_out_if_so_wanted(tmp_path):
     data = write_data(tmp_path)
     data.write_text(data.read_text() + '{"source": "a", "target": "A A", "split": "train"}\n')
