@@ -11,6 +11,7 @@ from permalign.tasks.geoquery.funql import mask, read_funql, template, unmask, w
 from permalign.tasks.geoquery.signatures import ANSWERS, program_grammar, rules
 from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, split_ids
 from permalign.tasks.program import Program, bracketed
+from permalign.text.names import NamedWords
 
 SIZES = {"iid": (540, 60, 280), "temp": (544, 60, 276), "len": (653, 113, 114), "len_all": (593, 143, 144)}
 
@@ -276,3 +277,31 @@ def test_masks_are_restored_in_order_within_their_type():
 
 def test_an_entity_without_its_name_is_left_for_the_grammar_to_refuse():
     assert mask(read_funql("answer(state(stateid))")) == (Program("state", (Program("stateid"),)), [])
+
+
+def test_names_are_those_of_geobase_as_english_writes_them(task):
+    names = task.names
+    assert names["texas"] == "stateid"
+    assert names["new york"] == "cityid/stateid"
+    assert names["ohio"] == "riverid/stateid"
+    assert names["ohio river"] == "placeid/riverid"  # a low point has that name, too
+    assert names["austin texas"] == "cityid"
+    assert names["usa"] == names["united states"] == "countryid"
+    assert names["superior"] == "placeid"
+    assert "high point" not in names  # a city, but the words of a question mean something else
+
+
+def test_names_find_the_entities_of_questions_without_looking_at_their_programs(task):
+    words = NamedWords.build([], task.names)
+    agreed = 0
+    examples = task.examples("temp/train")
+    for example in examples:
+        found = [task.names[unit].split("/") for unit in words.units(example.source) if unit in task.names]
+        masked = [word.removesuffix("_ENTITY") for word in example.target if word.endswith("_ENTITY")]
+        agreed += len(found) == len(masked) and all(any(kind in kinds for kinds in found) for kind in masked)
+    assert agreed / len(examples) > 0.99
+
+
+def test_names_need_geobase(tmp_path):
+    with pytest.raises(DataError, match="geobase"):
+        _ = GeoQuery(data_dir=tmp_path).names

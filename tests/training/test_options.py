@@ -45,6 +45,8 @@ def test_experiments_hold_only_what_differs_from_the_defaults(task):
         ("training.stages=[{steps: 3000, objective: hard}]", "training.stages take 3000 steps"),
         ("training={stages: [{steps: 3, objective: exact}]}", None),
         ("text.source={kind: subwords, minimum_count: 2}", "text.source.minimum_count is for words"),
+        ("text.source={kind: subwords, names: true}", "text.source.names is for words"),
+        ("text.target.names=true", "names can be read as their kinds, not written"),
         ("dev=iid/dve", None),
     ],
 )

@@ -292,3 +292,21 @@ def test_the_wheel_has_the_experiments(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"permalign/experiments/{name}.yaml" for name in experiment_names()} <= set(names)
+
+
+def test_a_task_without_names_has_none_to_read(tmp_path):
+    values = options(write_data(tmp_path)) | {"text": {"source": {"names": True}}}
+    with pytest.raises(ConfigError, match=r"text\.source\.names: the task own knows no names"):
+        prepare(RunOptions.parse(values))
+
+
+def test_a_model_that_reads_names_takes_any_name_and_needs_no_data_for_it(data_dir, tmp_path, monkeypatch):
+    settings = ["text.source.names=true", f"task.data_dir={data_dir}"]
+    prepared = prepare(load_experiment("geoquery/exact", settings))
+    prepared.model.save_pretrained(tmp_path / "model")
+    monkeypatch.setenv("PERMALIGN_DATA", str(tmp_path / "nowhere"))
+    model = Transducer.from_pretrained(tmp_path / "model").eval()
+    known, other = (f"what rivers run through {name} ?" for name in ("texas", "south dakota"))
+    one, two = model.predict([known, other], explain=True)
+    assert (one.tokens, one.score) == (two.tokens, two.score)
+    assert two.explanation.source == ("what", "rivers", "run", "through", "south dakota", "?")

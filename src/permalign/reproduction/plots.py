@@ -74,9 +74,8 @@ def plot_systems(
 ) -> Path | None:
     """Accuracy of every system in some columns, side by side; a line for the paper's number."""
     metric = table.metrics[0]
-    shown = [
-        row for row in table.rows if any(results[f"{row.key}/{column}"].spread(metric) for column in columns)
-    ]
+    measured = {name for name, result in results.items() if result.spread(metric)}
+    shown = [row for row in table.rows if any(f"{row.key}/{column}" in measured for column in columns)]
     if not shown:
         return None
     titles = {column.key: column.title for column in table.columns}
@@ -85,7 +84,12 @@ def plot_systems(
         for number, column in enumerate(columns):
             colour = f"C{number}"
             for place, row in enumerate(shown):
-                result, x = results[f"{row.key}/{column}"], place + (number - (len(columns) - 1) / 2) * width
+                result, x = (
+                    results.get(f"{row.key}/{column}"),
+                    place + (number - (len(columns) - 1) / 2) * width,
+                )
+                if result is None:
+                    continue
                 if spread := result.spread(metric):
                     deviation = spread.deviation or 0.0
                     axes.bar(x, spread.mean, width, yerr=deviation, color=colour, capsize=2)

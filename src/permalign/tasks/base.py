@@ -50,6 +50,11 @@ class Task(ABC):
         return None
 
     @property
+    def names(self) -> Mapping[str, str]:
+        """Names that its sentences may have, each with a word for the kind of what it names; none if it knows none."""
+        return {}
+
+    @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
         """The names `examples` takes, in reading order."""

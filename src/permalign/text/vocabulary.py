@@ -69,6 +69,11 @@ class Vocabulary:
         """The specials and the words, in the order of their numbers."""
         return self._tokens
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words alone."""
+        return self._tokens[len(SPECIALS) :]
+
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """The number of each token."""
         return [self._words.get(token, UNKNOWN_ID) for token in tokens]
@@ -87,7 +92,7 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Write the words as JSON, with one word a line for the human reader."""
-        write_codec(path, "vocabulary", self._tokens[len(SPECIALS) :])
+        write_codec(path, "vocabulary", self.words)
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":

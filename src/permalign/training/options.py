@@ -28,6 +28,10 @@ class SideOptions(Options):
         None, description="words: keep that many; subwords: how many pieces, 8000 if not said"
     )
     algorithm: Literal["unigram", "bpe"] = Field("unigram", description="subwords: how pieces are learned")
+    names: bool = Field(
+        False,
+        description="words of the source: read the names that the task knows as the kinds of what they name",
+    )
 
 
 class TextOptions(Options):
@@ -170,10 +174,20 @@ class RunOptions(Options):
                 raise ConfigError(
                     f"text.{side}.minimum_count is for words, but text.{side}.kind is subwords."
                 )
+        if self.text.target.names:
+            raise ConfigError(
+                "text.target.names: names can be read as their kinds, not written. Leave it out."
+            )
+        if self.text.source.names and self.text.source.kind == "subwords":
+            raise ConfigError("text.source.names is for words, but text.source.kind is subwords.")
         for part, pretrained in (("head", self.model.head.pretrained), ("reorderer", reorderer.pretrained)):
             if pretrained and self.text.source.kind == "subwords":
                 raise ConfigError(
                     f"model.{part}.pretrained reads words, but text.source.kind is subwords. Use words."
+                )
+            if pretrained and self.text.source.names:
+                raise ConfigError(
+                    f"model.{part}.pretrained knows words, but text.source.names is set. Leave one of them out."
                 )
 
     def _require_stages(self) -> None:

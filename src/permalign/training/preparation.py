@@ -1,6 +1,6 @@
 """From options to what a loop needs: the data as batches, and a new model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from random import Random
@@ -17,6 +17,7 @@ from permalign.tasks.registry import no_such
 from permalign.tasks.seeded import shuffled
 from permalign.text.batching import Batches
 from permalign.text.codec import SPECIALS, Codec
+from permalign.text.names import NamedWords
 from permalign.text.subwords import Subwords
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.options import RunOptions, SideOptions
@@ -70,7 +71,7 @@ def prepare(options: RunOptions) -> Prepared:
             raise ConfigError(
                 f"{option}: the split {getattr(options, option)} of {task.name} has no examples."
             )
-    source = learn_codec(options.text.source, [example.source for example in examples])
+    source = learn_codec(options.text.source, [example.source for example in examples], _names(options, task))
     target = learn_codec(options.text.target, [example.target for example in examples])
     torch.manual_seed(options.seed)
     model = Transducer(options.model, source, target)
@@ -105,14 +106,30 @@ def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
     return metric
 
 
-def learn_codec(options: SideOptions, sentences: Sequence[Sequence[str]]) -> Codec:
+def _names(options: RunOptions, task: Task) -> Mapping[str, str] | None:
+    """The names to read as their kinds; None if names are read as they are."""
+    if not options.text.source.names:
+        return None
+    if not task.names:
+        raise ConfigError(f"text.source.names: the task {task.name} knows no names. Leave it out.")
+    return task.names
+
+
+def learn_codec(
+    options: SideOptions, sentences: Sequence[Sequence[str]], names: Mapping[str, str] | None = None
+) -> Codec:
     """Words or pieces of words, from the training sentences of one side."""
     if options.kind == "subwords":
         try:
             return Subwords.train(sentences, options.size or DEFAULT_PIECES, kind=options.algorithm)
         except ValueError as error:
             raise ConfigError(f"text: {error}") from None
-    vocabulary = Vocabulary.build(sentences, minimum_count=options.minimum_count, maximum_size=options.size)
+    minimum, size = options.minimum_count, options.size
+    vocabulary: Vocabulary | NamedWords
+    if names is None:
+        vocabulary = Vocabulary.build(sentences, minimum_count=minimum, maximum_size=size)
+    else:
+        vocabulary = NamedWords.build(sentences, names, minimum_count=minimum, maximum_size=size)
     if len(vocabulary) == len(SPECIALS):
         raise ConfigError(
             f"text: no word of the training data occurs {options.minimum_count} times. Lower minimum_count."

@@ -80,6 +80,9 @@ _BY_MEASURE = {
     "smallest_one": {"area_1": "State", "density_1": "State", "population_1": "City State"},
 }
 
+FUNCTION_WORDS = frozenset(word for function in _ONE_ARGUMENT for word in function.split("_"))
+"""The words that functions are named by: ``high``, ``point`` and ``1`` of ``high_point_1``."""
+
 
 def rules() -> list[Rule]:
     """Every rule of masked programs."""

@@ -11,9 +11,10 @@ from permalign.tasks.geoquery.corpus import Question, read_corpus
 from permalign.tasks.geoquery.executor import Denotation, Executor
 from permalign.tasks.geoquery.funql import read_funql, unmask, write_funql
 from permalign.tasks.geoquery.geobase import read_geobase
+from permalign.tasks.geoquery.names import names_of
 from permalign.tasks.geoquery.signatures import program_grammar
 from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, QUESTIONS, TUNING, split_ids, tuning_ids
-from permalign.tasks.geoquery.world import world_of
+from permalign.tasks.geoquery.world import World, world_of
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.location import dataset_file
 from permalign.tasks.program import DEEPEST, Program, bracketed
@@ -46,6 +47,11 @@ class GeoQuery(Task):
     @property
     def grammar(self) -> Grammar:  # noqa: D102
         return program_grammar(self.write_all)
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """What Geobase has a name for, as English writes it; see `names_of`."""
+        return names_of(self._world)
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
@@ -91,7 +97,11 @@ class GeoQuery(Task):
 
     @cached_property
     def _executor(self) -> Executor:
-        return Executor(world_of(read_geobase(dataset_file("geobase", "geobase", self.data_dir))))
+        return Executor(self._world)
+
+    @cached_property
+    def _world(self) -> World:
+        return world_of(read_geobase(dataset_file("geobase", "geobase", self.data_dir)))
 
     @cached_property
     def _tuning_ids(self) -> Mapping[str, list[int]]:

@@ -1,0 +1,94 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permalign.errors import DataError
+from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS, UNKNOWN_ID
+from permalign.text.loading import load_codec
+from permalign.text.names import NamedWords
+from permalign.text.vocabulary import Vocabulary
+
+NAMES = {"york": "cityid", "new york": "cityid/stateid", "new york city": "cityid", "utah": "stateid"}
+QUESTIONS = [sentence.split() for sentence in ("rivers in utah", "new rivers", "cities of new york city")]
+
+
+@pytest.fixture
+def words():
+    return NamedWords.build(QUESTIONS, NAMES)
+
+
+def read(words, sentence):
+    return words.pieces(words.encode(sentence.split()))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kinds", "units"),
+    [
+        ("rivers in utah", ["rivers", "in", "stateid"], ["rivers", "in", "utah"]),
+        ("rivers in york", ["rivers", "in", "cityid"], ["rivers", "in", "york"]),
+        ("of new york city", ["of", "cityid"], ["of", "new york city"]),
+        ("new utah new", ["new", "stateid", "new"], ["new", "utah", "new"]),
+        ("utah utah", ["stateid", "stateid"], ["utah", "utah"]),
+        ("new york york", ["<unk>", "cityid"], ["new york", "york"]),
+        ("", [], []),
+    ],
+)
+def test_the_longest_name_is_read_as_its_kind(words, sentence, kinds, units):
+    assert read(words, sentence) == kinds
+    assert words.units(sentence.split()) == units
+
+
+def test_a_kind_that_training_lacks_is_unknown_and_names_are_no_words(words):
+    assert words.encode(["new", "york"]) == [UNKNOWN_ID]
+    assert len(words) == len(SPECIALS) + len({"rivers", "in", "stateid", "new", "cities", "of", "cityid"})
+
+
+@given(st.lists(st.lists(st.sampled_from("a b c d".split()), max_size=6)))
+def test_without_names_it_is_a_vocabulary(corpus):
+    words, vocabulary = NamedWords.build(corpus, {}), Vocabulary.build(corpus)
+    for sentence in corpus:
+        assert words.encode(sentence) == vocabulary.encode(sentence)
+        assert words.units(sentence) == sentence
+        numbers = [BEGIN_ID, *words.encode(sentence), END_ID, PADDING_ID]
+        assert words.decode(numbers) == vocabulary.decode(numbers)
+
+
+def test_rare_words_are_cut_off_and_kinds_count_as_words():
+    words = NamedWords.build(QUESTIONS, NAMES, minimum_count=2)
+    assert read(words, "rivers in utah") == ["rivers", "<unk>", "<unk>"]
+    assert len(NamedWords.build(QUESTIONS, NAMES, maximum_size=1)) == len(SPECIALS) + 1
+
+
+def test_what_is_saved_is_loaded(words, tmp_path):
+    path = tmp_path / "source.json"
+    words.save(path)
+    assert NamedWords.load(path) == load_codec(path) == words
+    assert hash(load_codec(path)) == hash(words)
+    assert words != NamedWords.build(QUESTIONS, {})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ["a"],
+        {"words": ["a"]},
+        {"words": "a", "names": {}},
+        {"words": [1], "names": {}},
+        {"words": [], "names": {"a": 1}},
+    ],
+)
+def test_another_content_is_refused(tmp_path, content):
+    path = tmp_path / "source.json"
+    path.write_text(json.dumps({"format": "permalign named words", "version": 1, "content": content}))
+    with pytest.raises(DataError, match="expected"):
+        load_codec(path)
+
+
+def test_words_that_repeat_are_refused(tmp_path):
+    path = tmp_path / "source.json"
+    content = {"words": ["a", "a"], "names": {}}
+    path.write_text(json.dumps({"format": "permalign named words", "version": 1, "content": content}))
+    with pytest.raises(DataError, match="must differ"):
+        load_codec(path)
