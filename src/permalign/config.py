@@ -177,13 +177,17 @@ class BackOptions(Options):
 
 
 class ModelOptions(Options):
-    """A reorderer times a head; and if answers are to be read back, another of each."""
+    """A reorderer times a head; if answers are to be read back, another of each; and how many of all that."""
 
     reorderer: ReordererOptions = ReordererOptions()
     head: HeadOptions = HeadOptions()
     back: BackOptions | None = Field(
         None,
         description="reads outputs back to the sentence to rank them; learned beside the rest",
+    )
+    together: Width = Field(
+        1,
+        description="how many such models answer together, by the mean of their probabilities; learned side by side",
     )
 
     @classmethod
@@ -232,6 +236,11 @@ class ModelOptions(Options):
         self._require_words()
         self._require_widths()
         self._require_way_back()
+        if self.together > 1 and (reorderer.pretrained or head.pretrained):
+            raise ConfigError(
+                f"model.together is {self.together}, but a part is pretrained, and would be learned as often. Leave "
+                "one of them out."
+            )
         if (reorderer.inversion_weight > 0) != (reorderer.inversion_rate is not None):
             raise ConfigError(
                 "reorderer.inversion_rate and reorderer.inversion_weight go together; set both, or neither."

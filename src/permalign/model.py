@@ -13,15 +13,16 @@ from torch import Tensor, nn
 from permalign.building import build_encoder, build_head, build_reorderer, build_words
 from permalign.config import ModelOptions
 from permalign.decoding.beam import Hypothesis, beam_search
-from permalign.decoding.constraint import AllowedWords, Constraint, GrammarConstraint, RuleConstraint
-from permalign.decoding.orders import search_over_orders
-from permalign.decoding.reading_back import ranked_by_both_ways
+from permalign.decoding.constraint import AllowedWords, Constraint, constraint_of
+from permalign.decoding.orders import Rank, Search, search_over_orders
+from permalign.decoding.ranking import LogLikelihood, of_mixture, pooled, ranked_by_both_ways
 from permalign.decoding.reasons import derivations_of_outputs, segments_of_outputs
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
 from permalign.heads.words import width_after
 from permalign.prediction import Explanation, Prediction, require_at_least_one, require_words, tokenised
 from permalign.reorderers.base import Reordering
 from permalign.saving import (
+    MODEL_CARD,
     load_model,
     load_pretrained,
     require_same_parameters,
@@ -31,7 +32,6 @@ from permalign.saving import (
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
 from permalign.text.codec import Codec
-from permalign.text.vocabulary import Vocabulary
 
 
 class Loss(NamedTuple):
@@ -39,20 +39,6 @@ class Loss(NamedTuple):
 
     total: Tensor
     parts: dict[str, Tensor]
-
-
-MODEL_CARD = """---
-{{ card_data }}
----
-
-A model of permalign: sequence transduction with exact latent reorderings.
-`config.json` says what it is made of.
-
-    from permalign import Transducer
-
-    model = Transducer.from_pretrained("path or name of this model")
-    print(model.predict(["a sentence"], explain=True)[0].explanation.draw())
-"""
 
 
 class Transducer(
@@ -108,6 +94,15 @@ class Transducer(
         self.back = None
         if back is not None:  # from outputs to sentences
             self.back = Transducer(ModelOptions(reorderer=back.reorderer, head=back.head), target, source)
+        alone = self.options.model_copy(update={"together": 1})
+        self.others = nn.ModuleList(
+            Transducer(alone, source, target) for _ in range(self.options.together - 1)
+        )
+
+    @property
+    def members(self) -> "list[Transducer]":
+        """The models that answer together, of which this is the first, or the only one."""
+        return [self, *(one for one in self.others if isinstance(one, Transducer))]
 
     @property
     def device(self) -> torch.device:
@@ -129,6 +124,8 @@ class Transducer(
         parts = {"negative_log_likelihood": -likelihood.mean(), **reordering.penalties}
         if self.back is not None:
             parts["reading_back"] = self._loss_of_way_back(self.back, batch)
+        if self.others:
+            parts["others"] = torch.stack([other.loss(batch).total for other in self.members[1:]]).sum()
         return Loss(torch.stack(list(parts.values())).sum(), parts)
 
     def forget_head_gradients(self) -> None:
@@ -136,18 +133,17 @@ class Transducer(
 
         The paper's training strategy does so with some probability in the first steps. A way back keeps its own.
         """
-        own = {id(parameter) for parameter in self.reorderer.parameters()}
-        for parameter in self.parameters_by_way()[0]:
-            if id(parameter) not in own:
-                parameter.grad = None
+        for member in self.members:
+            own = {id(parameter) for parameter in member.reorderer.parameters()}
+            for parameter in member.parameters_apart()[0]:
+                if id(parameter) not in own:
+                    parameter.grad = None
 
-    def parameters_by_way(self) -> list[list[nn.Parameter]]:
-        """Those of the way there, and those of the way back, if there is one: neither learns from the other's loss."""
-        if self.back is None:
-            return [list(self.parameters())]
-        back = list(self.back.parameters())
-        known = {id(parameter) for parameter in back}
-        return [[parameter for parameter in self.parameters() if id(parameter) not in known], back]
+    def parameters_apart(self) -> list[list[nn.Parameter]]:
+        """Those of each part that learns by itself: the way there first, then the way back, then other models'."""
+        others = [some for part in (self.back, *self.members[1:]) if part for some in part.parameters_apart()]
+        known = {id(parameter) for some in others for parameter in some}
+        return [[parameter for parameter in self.parameters() if id(parameter) not in known], *others]
 
     def _loss_of_way_back(self, back: "Transducer", batch: Batch) -> Tensor:
         """That of the sentences given their outputs, a mean over all; those that cannot be read back add nothing."""
@@ -177,6 +173,10 @@ class Transducer(
             smoothing,
         )
         return likelihood.view(copies, -1).logsumexp(0) - log(copies), reordering
+
+    def _log_likelihoods(self) -> list[LogLikelihood]:
+        """Each member's, with the reordering of test time."""
+        return [lambda pairs, one=one: one._log_likelihood(pairs, 0.0)[0] for one in self.members]  # type: ignore[misc]
 
     # --- Answers ----------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Transducer(
         require_words(words)
         by_length = sorted(range(len(words)), key=lambda place: len(words[place]))
         answers: dict[int, Prediction] = {}
-        keeper = self._constraint(constraint)
+        keeper = constraint_of(constraint, self.target)
         training = self.training
         self.eval()
         try:
@@ -232,7 +232,8 @@ class Transducer(
     ) -> list[float]:
         """The exact log-likelihood of each output given its sentence, with the reordering of test time.
 
-        With the exact objective it is summed over all reorderings.
+        With the exact objective it is summed over all reorderings. Of several models together it is the logarithm of
+        their mean probability.
         """
         require_at_least_one(batch_size=batch_size)
         sources, targets = tokenised(sentences), tokenised(outputs, "output")
@@ -249,7 +250,7 @@ class Transducer(
                 for start in range(0, len(sources), batch_size):
                     part = slice(start, start + batch_size)
                     batch = self._batch(sources[part], [self.target.encode(words) for words in targets[part]])
-                    scores += self._log_likelihood(batch, smoothing=0.0)[0].tolist()
+                    scores += of_mixture(self._log_likelihoods())(batch).tolist()
                 return scores
         finally:
             self.train(training)
@@ -261,20 +262,6 @@ class Transducer(
         target, target_lengths = pad(targets)
         return Batch(source, source_lengths, target, target_lengths, (), ()).to(self.device)
 
-    def _constraint(self, constraint: Grammar | AllowedWords | None) -> Constraint | None:
-        if constraint is None:
-            return None
-        if not isinstance(self.target, Vocabulary):
-            raise ValueError("a constraint speaks of whole words, but this model writes pieces of words.")
-        if isinstance(constraint, Grammar):
-            return GrammarConstraint(constraint, self.target)
-        if not callable(constraint):
-            raise ValueError(
-                f"constraint is {constraint!r}, but must be a grammar (`task.grammar`) or a function from the words so "
-                "far to those that may follow."
-            )
-        return RuleConstraint(constraint, self.target)
-
     def _predict_batch(
         self,
         sentences: Sequence[Sequence[str]],
@@ -285,20 +272,11 @@ class Transducer(
         longest: int | None,
     ) -> list[Prediction]:
         batch = self._batch(sentences, [[]] * len(sentences))
-        states = self._read(batch)
-        reordering = self.reorderer(batch.source, batch.source_lengths, states)
         limits = [self._limit(length, longest) for length in batch.source_lengths.tolist()]
         search = partial(beam_search, beam=beam, constraint=constraint, same_length=self.head.same_length)
-        rank = None if self.back is None else partial(self._rank_by_both_ways, batch)
-        if self.reorderer.marginalises:
-            found, reordering = search_over_orders(
-                self.head, reordering, states, batch.source_lengths, search, limits, beam, n_best, rank
-            )
-        else:
-            decoder = self.head.decoder(reordering.states, batch.source_lengths)
-            found = search(decoder, limits, n_best=n_best if rank is None else max(beam, n_best))
-            if rank is not None:
-                found = [hypotheses[:n_best] for hypotheses in rank(found)]
+        found, states, reordering = self._find(
+            batch, search, limits, beam, n_best, self._rank(batch, search, limits, beam)
+        )
         found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
         explanations = (
             self._explanations(sentences, batch, states, reordering, found)
@@ -311,13 +289,46 @@ class Transducer(
             predictions.append(Prediction(best.tokens, best.score, tuple(others), explanation))
         return predictions
 
-    def _rank_by_both_ways(self, batch: Batch, found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-        assert self.back is not None
-        assert self.options.back is not None
-        likelihood = partial(self.back._log_likelihood, smoothing=0.0)
-        return ranked_by_both_ways(
-            found, batch, self.back.head, lambda pairs: likelihood(pairs)[0], self.options.back.weight
-        )
+    def _find(
+        self,
+        batch: Batch,
+        search: Search,
+        limits: list[int],
+        beam: int,
+        n_best: int | None,
+        rank: Rank | None,
+    ) -> tuple[list[list[Hypothesis]], Tensor, Reordering]:
+        """The best of what this member finds, or all; with what it read, and the order it chose."""
+        states = self._read(batch)
+        reordering = self.reorderer(batch.source, batch.source_lengths, states)
+        if self.reorderer.marginalises:
+            found, reordering = search_over_orders(
+                self.head, reordering, states, batch.source_lengths, search, limits, beam, n_best, rank
+            )
+            return found, states, reordering
+        decoder = self.head.decoder(reordering.states, batch.source_lengths)
+        found = search(decoder, limits, n_best=max(beam, n_best or 1) if rank or n_best is None else n_best)
+        if rank is not None:
+            found = [hypotheses[:n_best] for hypotheses in rank(found)]
+        return found, states, reordering
+
+    def _rank(self, batch: Batch, search: Search, limits: list[int], beam: int) -> Rank | None:
+        """How what was found is ranked, together with what other members find, and by both ways; None for as it is."""
+        if not self.others and self.back is None:
+            return None
+
+        def rank(found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+            if self.others:
+                more = [one._find(batch, search, limits, beam, None, None)[0] for one in self.members[1:]]
+                found = pooled([found, *more], batch, of_mixture(self._log_likelihoods()))
+            if self.back is None or self.options.back is None:
+                return found
+            backs = [one.back._log_likelihoods()[0] for one in self.members if one.back is not None]
+            return ranked_by_both_ways(
+                found, batch, self.back.head, of_mixture(backs), self.options.back.weight
+            )
+
+        return rank
 
     def _limit(self, source_words: int, longest: int | None) -> int:
         """The most words an output may have."""

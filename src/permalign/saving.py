@@ -27,6 +27,19 @@ HUB = ("revision", "cache_dir", "force_download", "local_files_only", "token")
 RENAMED: dict[str, str] = {}
 """Beginnings of parameter names in older files, and what they are called now; so that a rename loses no model."""
 
+MODEL_CARD = """---
+{{ card_data }}
+---
+
+A model of permalign: sequence transduction with exact latent reorderings.
+`config.json` says what it is made of.
+
+    from permalign import Transducer
+
+    model = Transducer.from_pretrained("path or name of this model")
+    print(model.predict(["a sentence"], explain=True)[0].explanation.draw())
+"""
+
 
 def save_model(
     folder: Path, options: ModelOptions, state: Mapping[str, Tensor], source: Codec, target: Codec

@@ -104,14 +104,14 @@ def test_the_way_there_learns_as_if_there_were_no_way_back():
     plain = Transducer(KINDS["hard"], SOURCE, TARGET)
     own = {name: value for name, value in model.state_dict().items() if not name.startswith("back.")}
     plain.load_state_dict(own)
-    there, back = model.parameters_by_way()
+    there, back = model.parameters_apart()
     assert sorted(map(id, there + back)) == sorted(map(id, model.parameters()))
     assert [parameter.shape for parameter in there] == [parameter.shape for parameter in plain.parameters()]
     (batch,) = batches(examples(20))
     for one in (model, plain):
         torch.manual_seed(1)
         one.train().loss(batch).total.backward()
-        for some in one.parameters_by_way():
+        for some in one.parameters_apart():
             torch.nn.utils.clip_grad_norm_(some, 0.1)
     for mine, other in zip(there, plain.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, other.grad)

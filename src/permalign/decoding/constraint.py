@@ -8,7 +8,7 @@ from torch import Tensor
 
 from permalign.tasks.grammar import END as GRAMMAR_END
 from permalign.tasks.grammar import Grammar, State
-from permalign.text.codec import END_ID
+from permalign.text.codec import END_ID, Codec
 from permalign.text.vocabulary import Vocabulary
 
 AllowedWords = Callable[[tuple[str, ...]], Sequence[str]]
@@ -97,3 +97,23 @@ class RuleConstraint:
         assert isinstance(state, tuple)
         allowed = frozenset(self._allowed(state))
         return self._masks.of(allowed if left > 0 else allowed & {GRAMMAR_END})
+
+
+def constraint_of(wanted: Grammar | AllowedWords | None, codec: Codec) -> Constraint | None:
+    """What a caller wants, for a model that writes with this codec.
+
+    Raises:
+        ValueError: it is no constraint, or the model does not write words.
+    """
+    if wanted is None:
+        return None
+    if not isinstance(codec, Vocabulary):
+        raise ValueError("a constraint speaks of whole words, but this model writes pieces of words.")
+    if isinstance(wanted, Grammar):
+        return GrammarConstraint(wanted, codec)
+    if not callable(wanted):
+        raise ValueError(
+            f"constraint is {wanted!r}, but must be a grammar (`task.grammar`) or a function from the words so far to "
+            "those that may follow."
+        )
+    return RuleConstraint(wanted, codec)

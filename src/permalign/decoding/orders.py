@@ -19,7 +19,7 @@ Search = Callable[..., list[list[Hypothesis]]]
 """Finds outputs: called with a decoder, the longest output of each of its rows, and ``n_best``."""
 
 Rank = Callable[[list[list[Hypothesis]]], list[list[Hypothesis]]]
-"""Puts the outputs of every sentence into another order, best first."""
+"""Puts the outputs of every sentence into another order, best first; it may add some."""
 
 AT_ONCE = 64  # outputs to score at a time: each has a chart of its own
 
@@ -32,7 +32,7 @@ def search_over_orders(
     search: Search,
     longest: Sequence[int],
     beam: int,
-    n_best: int,
+    n_best: int | None,
     rank: Rank | None = None,
 ) -> tuple[list[list[Hypothesis]], Reordering]:
     """The best outputs of every sentence by their likelihood over all orders; and the order each best one came from.
@@ -49,8 +49,8 @@ def search_over_orders(
         search: looks for outputs in one order.
         longest: the most words an output of each sentence may have.
         beam: how many outputs to look for in an order, and how many derivations to try.
-        n_best: how many outputs to return at most.
-        rank: another order of what was found, if not by likelihood alone.
+        n_best: how many outputs to return at most; None for all.
+        rank: another order of what was found, if not by likelihood alone. Outputs that it adds have the reorderer's.
     """
     assert reordering.distribution is not None
     ranked = head.phrase_derivations(reordering.distribution, states, lengths, beam)
@@ -82,7 +82,8 @@ def search_over_orders(
     if rank is not None:
         found = rank(found)
     winners = [
-        came_from[row][hypotheses[0].words] if hypotheses else row for row, hypotheses in enumerate(found)
+        came_from[row].get(hypotheses[0].words, row) if hypotheses else row
+        for row, hypotheses in enumerate(found)
     ]
     taken = {
         row: others[place - len(longest)][1] for row, place in enumerate(winners) if place >= len(longest)

@@ -120,9 +120,10 @@ def table2() -> Table:
 # --- Table 3 -------------------------------------------------------------------------------------------------
 
 CONSTRAINED: dict[str, Any] = {"constrained": True, "beam": 5}
+TOGETHER = ("model.together=3",)
 NAMES = ("text.source.names=true",)
-NAMED = ("en-iid", "en-temp", "en-len")
-"""Geobase writes names as English does."""
+NAMED = tuple(f"{language}-{condition}" for language in ("en", "de") for condition in ("iid", "temp", "len"))
+"""Geobase writes names as English does, and German mostly."""
 
 _PARSERS = (
     System(

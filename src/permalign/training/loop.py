@@ -39,9 +39,9 @@ def run(session: Session) -> None:
 
             if session.moves_only_reorderer(step):
                 session.core.forget_head_gradients()
-            norms = [  # a way back is clipped by itself, so that it changes nothing for the way there
+            norms = [  # what learns by itself is clipped by itself, so that nothing changes for the rest
                 float(accelerator.clip_grad_norm_(some, training.clip or math.inf))
-                for some in session.core.parameters_by_way()
+                for some in session.core.parameters_apart()
             ]
             norm = math.hypot(*norms)
             if not math.isfinite(norm):

@@ -122,8 +122,9 @@ class Session:
         return self.progress.processor_seconds + time.process_time() - self._processor_clock
 
     def _use_objective(self, objective: Any) -> None:
-        if isinstance(self.core.reorderer, TreeReorderer):
-            self.core.reorderer.use_objective(objective)
+        for member in self.core.members:
+            if isinstance(member.reorderer, TreeReorderer):
+                member.reorderer.use_objective(objective)
 
 
 def make_optimiser(options: RunOptions, model: Transducer) -> torch.optim.Optimizer:
