@@ -1,7 +1,9 @@
+import json
 import os
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 
 import pytest
 import yaml
@@ -69,6 +71,8 @@ def test_an_average_of_kept_models(permalign, config):
     assert (answer.exit_code, answer.stdout) == (0, "mean\n")
     assert permalign("average", "run", "--out", "mean").exit_code == 1
     assert permalign("average", "run", "--out", "mean", "--overwrite").exit_code == 0
+    assert permalign("average", "run", "--out", "all", "--of", "probabilities").exit_code == 0
+    assert json.loads(Path("all/config.json").read_text())["options"]["together"] > 1
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,22 @@ def test_the_average_is_the_mean_of_the_kept_models(trained, tmp_path):
         torch.testing.assert_close(tensor, expected)
 
 
+def test_the_mean_of_probabilities_holds_all_models(trained, tmp_path):
+    run, data, _ = trained
+    folders = [run / "checkpoints" / "step-0000050", run / "checkpoints" / "step-0000100"]
+    models = [Transducer.from_pretrained(folder) for folder in folders]
+    examples = get_task("own", path=data).examples("iid/dev")[:10]
+    pair = [one.source for one in examples], [one.target for one in examples]
+    together = average(folders, tmp_path / "together", of="probabilities")
+    expected = torch.tensor([model.score(*pair) for model in models]).logsumexp(0) - torch.tensor(2.0).log()
+    torch.testing.assert_close(torch.tensor(together.score(*pair)), expected)
+    again = Transducer.from_pretrained(tmp_path / "together")
+    assert again.predict(pair[0], beam=2) == together.predict(pair[0], beam=2)
+    more = average([tmp_path / "together", tmp_path / "together"], tmp_path / "more", of="probabilities")
+    assert more.options.together == 4
+    torch.testing.assert_close(torch.tensor(more.score(*pair)), expected)
+
+
 def test_an_average_of_one_is_refused(trained, tmp_path):
     run, _, _ = trained
     with pytest.raises(ConfigError, match=r"needs at least two models, and .*model is one"):

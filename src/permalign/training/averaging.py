@@ -1,7 +1,8 @@
-"""One model whose parameters are the mean of several models', such as the best checkpoints of a run."""
+"""One model that is the mean of several, such as the best checkpoints of a run, or runs with different seeds."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -10,12 +11,20 @@ from permalign.model import Transducer
 from permalign.saving import WEIGHTS
 
 
-def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Transducer:
+def average(
+    models: Sequence[str | Path],
+    out: str | Path,
+    *,
+    of: Literal["parameters", "probabilities"] = "parameters",
+    overwrite: bool = False,
+) -> Transducer:
     """Average models that have the same options and vocabularies, and write the result.
 
     Args:
         models: folders of models, at least two; or a single run, whose kept checkpoints are averaged.
         out: where to write the mean.
+        of: what is averaged. The mean of parameters is as large as one model, and fits models that are near each other;
+            the mean of probabilities holds them all, which may have learned from any seeds (``model.together``).
         overwrite: replace a model that is there.
 
     Raises:
@@ -42,16 +51,36 @@ def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = 
             raise DataError(
                 f"has other options or vocabularies than {folders[0]}; they cannot be averaged.", folder
             )
-    states = [model.state_dict() for model in (first, *others)]
+    mean = _side_by_side([first, *others]) if of == "probabilities" else _mean([first, *others])
+    mean.save_pretrained(Path(out))
+    return mean
+
+
+def _mean(models: Sequence[Transducer]) -> Transducer:
+    """The first with the mean of all parameters."""
+    states = [model.state_dict() for model in models]
     mean = {
         name: torch.stack([state[name].double() for state in states]).mean(0).to(tensor.dtype)
         if tensor.is_floating_point()
         else tensor
         for name, tensor in states[0].items()
     }
-    first.load_state_dict(mean)
-    first.save_pretrained(Path(out))
-    return first
+    models[0].load_state_dict(mean)
+    return models[0]
+
+
+def _side_by_side(models: Sequence[Transducer]) -> Transducer:
+    """A model that has all of them as its members."""
+    found = [member for model in models for member in model.members]
+    first = found[0]
+    options = first.options.model_copy(update={"together": len(found)})
+    together = Transducer(options, first.source, first.target)
+    for member, trained in zip(together.members, found, strict=True):
+        own = {
+            name: tensor for name, tensor in trained.state_dict().items() if not name.startswith("others.")
+        }
+        member.load_state_dict(own, strict=False)
+    return together.eval()
 
 
 def checkpoints_of(run: Path) -> list[Path]:
