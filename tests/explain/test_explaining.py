@@ -9,6 +9,7 @@ from tests.models.small import PAIRS, make
 
 from permalign.explain import compare, explain, sample
 from permalign.explain.account import Account
+from permalign.model import Transducer
 
 WORDS = "a b c d"
 PAIR = ("a b c", "C B A")
@@ -252,3 +253,14 @@ def test_wrong_questions_are_named(exact_model):
         explain(exact_model, "a b", " ")
     with pytest.raises(ValueError, match="2 source words and 3 output words"):
         explain(exact_model, "a b", "A B C")
+
+
+@pytest.mark.parametrize("target", [None, "B A"])
+def test_of_several_models_the_first_is_explained(target):
+    alone = make("exact", "segments")
+    model = Transducer(alone.options.model_copy(update={"together": 3}), alone.source, alone.target).eval()
+    account = explain(model, "a b", target)
+    assert any(note.startswith("3 models answer together here") for note in account.notes)
+    if target is None:
+        assert account.target == model.predict(["a b"], beam=5)[0].tokens
+    json.dumps(account.to_json(), allow_nan=False)

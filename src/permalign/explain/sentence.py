@@ -103,6 +103,11 @@ class ReadSentence:
                 "Several words may write together here. The matrix, the probabilities of nodes and orders, and all "
                 "that is sampled are of trees over single words."
             )
+        if self.model.others:
+            notes.append(
+                f"{len(self.model.members)} models answer together here: all choose the output, and trees, orders and "
+                "segments are those of the first."
+            )
         return tuple(notes)
 
     @property
