@@ -170,7 +170,7 @@ class BackOptions(Options):
     weight: float = Field(
         1.0,
         ge=0.0,
-        description="of the sentence's log-likelihood given an output, when outputs are ranked (beam above 1)",
+        description="of the sentence's log-likelihood given an output, when several outputs were found and are ranked",
     )
     reorderer: ReordererOptions = ReordererOptions()
     head: HeadOptions = HeadOptions()
@@ -187,7 +187,8 @@ class ModelOptions(Options):
     )
     together: Width = Field(
         1,
-        description="how many such models answer together, by the mean of their probabilities; learned side by side",
+        description="how many such models answer together, by the mean of their probabilities; learned side by side, "
+        "and the loss is the sum of theirs",
     )
 
     @classmethod

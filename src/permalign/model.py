@@ -205,7 +205,9 @@ class Transducer(
             longest: the most words of an output; None means 10 more than twice the source.
             batch_size: how many sentences to work on at once.
         """
-        require_at_least_one(batch_size=batch_size, beam=beam, longest=1 if longest is None else longest)
+        require_at_least_one(
+            batch_size=batch_size, beam=beam, n_best=n_best, longest=1 if longest is None else longest
+        )
         words = tokenised(sentences)
         require_words(words)
         by_length = sorted(range(len(words)), key=lambda place: len(words[place]))
@@ -307,7 +309,8 @@ class Transducer(
             )
             return found, states, reordering
         decoder = self.head.decoder(reordering.states, batch.source_lengths)
-        found = search(decoder, limits, n_best=max(beam, n_best or 1) if rank or n_best is None else n_best)
+        wanted = beam if n_best is None else max(beam, n_best) if rank else n_best
+        found = search(decoder, limits, n_best=wanted)
         if rank is not None:
             found = [hypotheses[:n_best] for hypotheses in rank(found)]
         return found, states, reordering

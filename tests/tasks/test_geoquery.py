@@ -292,11 +292,11 @@ def test_names_are_those_of_geobase_as_english_writes_them(task):
 
 
 def test_names_find_the_entities_of_questions_without_looking_at_their_programs(task):
-    words = NamedWords.build([], task.names)
-    agreed = 0
+    names, agreed = task.names, 0
+    words = NamedWords.build([], names)
     examples = task.examples("temp/train")
     for example in examples:
-        found = [task.names[unit].split("/") for unit in words.units(example.source) if unit in task.names]
+        found = [names[unit].split("/") for unit in words.units(example.source) if unit in names]
         masked = [word.removesuffix("_ENTITY") for word in example.target if word.endswith("_ENTITY")]
         agreed += len(found) == len(masked) and all(any(kind in kinds for kinds in found) for kind in masked)
     assert agreed / len(examples) > 0.99

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permalign.errors import DataError
-from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS, UNKNOWN_ID
+from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS, UNKNOWN_ID, report_unknown
 from permalign.text.loading import load_codec
 from permalign.text.names import NamedWords
 from permalign.text.vocabulary import Vocabulary
@@ -86,9 +86,22 @@ def test_another_content_is_refused(tmp_path, content):
         load_codec(path)
 
 
-def test_words_that_repeat_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("words", "names", "message"),
+    [
+        (["a", "a"], {}, "must differ"),
+        ([], {"a b": "x", "a  b": "y"}, "each its own"),
+        ([], {" ": "x"}, "must have words"),
+    ],
+)
+def test_words_and_names_that_repeat_are_refused(tmp_path, words, names, message):
     path = tmp_path / "source.json"
-    content = {"words": ["a", "a"], "names": {}}
+    content = {"words": words, "names": names}
     path.write_text(json.dumps({"format": "permalign named words", "version": 1, "content": content}))
-    with pytest.raises(DataError, match="must differ"):
+    with pytest.raises(DataError, match=message):
         load_codec(path)
+
+
+def test_a_name_is_known_as_a_whole(words):
+    report = report_unknown(words, [["rivers", "in", "new", "york", "city"], ["new", "york"]])
+    assert (report.running, report.unknown, report.most_frequent) == (4, 1, ("new york",))

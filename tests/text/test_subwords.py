@@ -31,7 +31,8 @@ def test_training_is_deterministic(subwords):
 
 def test_what_is_unknown_is_counted(subwords):
     report = report_unknown(subwords, [["the", "猫"]])
-    assert (report.running, report.unknown, report.most_frequent) == (2, 1, ("猫",))
+    assert report.running == len(subwords.encode(["the", "猫"]))
+    assert (report.unknown, report.most_frequent) == (1, ("猫",))
     assert subwords.decode(subwords.encode(["the", "猫"])) == ("the", "<unk>")
 
 

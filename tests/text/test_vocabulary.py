@@ -63,8 +63,8 @@ def test_unknown_words_are_counted():
     vocabulary = Vocabulary(["a"])
     report = report_unknown(vocabulary, [["a", "x", "y"], ["y"]])
     assert (report.running, report.unknown, report.most_frequent) == (4, 3, ("y", "x"))
-    assert str(report) == "3 of 4 tokens (75.0%) are unknown, most often: y x"
-    assert str(report_unknown(vocabulary, [])) == "0 of 0 tokens (0.0%) are unknown"
+    assert str(report) == "3 of 4 units (75.0%) are unknown, most often: y x"
+    assert str(report_unknown(vocabulary, [])) == "0 of 0 units (0.0%) are unknown"
 
 
 def test_words_must_differ():

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 from tests.training.small_run import SILENT, options, remains, write_data
 
 from permalign.errors import DataError
+from permalign.reorderers.trees import TreeReorderer
 from permalign.training.display import Display
 from permalign.training.running import resume, train
 from permalign.training.state import latest_state, read_progress
@@ -123,6 +125,27 @@ def test_other_options_are_no_way_to_go_on_but_data_may_be_moved(tmp_path):
         resume(run, display=SILENT)
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     assert resume(run, display=SILENT).step == 12
+
+
+def test_models_that_answer_together_train_by_the_stages_and_go_on(tmp_path, monkeypatch):
+    values = options(write_data(tmp_path))
+    values["model"]["together"] = 2
+    used = defaultdict(list)
+    use_objective = TreeReorderer.use_objective
+
+    def noted(self, objective):
+        used[id(self)].append(objective)
+        use_objective(self, objective)
+
+    monkeypatch.setattr(TreeReorderer, "use_objective", noted)
+    train(values, tmp_path / "whole", display=SILENT)
+    first, second = used.values()
+    assert first == second
+    assert set(first) == {"soft", "hard"}
+    with pytest.raises(KeyboardInterrupt):
+        train(values, tmp_path / "cut", display=Interrupting(after=6))
+    resume(tmp_path / "cut", display=SILENT)
+    assert remains(tmp_path / "cut") == remains(tmp_path / "whole")
 
 
 def test_as_many_processes_go_on_as_began(tmp_path):

@@ -11,8 +11,9 @@ import yaml
 from tests.training.small_run import SILENT, options, write_data
 
 from permalign import Transducer
-from permalign.errors import ConfigError, PermalignError
+from permalign.errors import ConfigError, DataError, PermalignError
 from permalign.evaluation import evaluate, read_predictions
+from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.registry import get_task
 from permalign.training import average, train
 from permalign.training.experiments import experiment_names, load_experiment
@@ -151,9 +152,14 @@ def test_the_mean_of_probabilities_holds_all_models(trained, tmp_path):
     torch.testing.assert_close(torch.tensor(together.score(*pair)), expected)
     again = Transducer.from_pretrained(tmp_path / "together")
     assert again.predict(pair[0], beam=2) == together.predict(pair[0], beam=2)
-    more = average([tmp_path / "together", tmp_path / "together"], tmp_path / "more", of="probabilities")
-    assert more.options.together == 4
-    torch.testing.assert_close(torch.tensor(more.score(*pair)), expected)
+    more = average([tmp_path / "together", folders[0]], tmp_path / "more", of="probabilities")
+    assert more.options.together == 3
+    weighted = torch.tensor([model.score(*pair) for model in (*models, models[0])]).logsumexp(0)
+    torch.testing.assert_close(torch.tensor(more.score(*pair)), weighted - torch.tensor(3.0).log())
+    with pytest.raises(DataError, match="has other options"):
+        average([tmp_path / "together", folders[0]], tmp_path / "mean")
+    with pytest.raises(ConfigError, match="the mean is of 'parameters' or of 'probabilities'"):
+        average(folders, tmp_path / "mean", of="probability")
 
 
 def test_an_average_of_one_is_refused(trained, tmp_path):
@@ -308,6 +314,14 @@ def test_the_wheel_has_the_experiments(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {f"permalign/experiments/{name}.yaml" for name in experiment_names()} <= set(names)
+
+
+def test_a_run_knows_the_names_it_was_begun_with(data_dir, monkeypatch):
+    options = load_experiment("geoquery/exact", ["text.source.names=true", f"task.data_dir={data_dir}"])
+    before = prepare(options).data
+    names = GeoQuery(data_dir=data_dir).names
+    monkeypatch.setattr(GeoQuery, "names", {**names, "texas": "riverid"})
+    assert prepare(options).data != before
 
 
 def test_a_task_without_names_has_none_to_read(tmp_path):

@@ -105,8 +105,8 @@ class ReadSentence:
             )
         if self.model.others:
             notes.append(
-                f"{len(self.model.members)} models answer together here: all choose the output, and trees, orders and "
-                "segments are those of the first."
+                f"{len(self.model.members)} models answer together: the answer and its probability are of all, "
+                "everything else is of the first."
             )
         return tuple(notes)
 

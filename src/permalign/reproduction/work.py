@@ -133,7 +133,8 @@ def put_to(trial: Trial, folder: Path) -> dict[str, Any]:
     begun = time.monotonic()
     run = Run(folder, settings=trial.settings)
     if trial.decoding is not None:
-        use_decoding(run.model.reorderer, trial.decoding)
+        for member in run.model.members:
+            use_decoding(member.reorderer, trial.decoding)
     if trial.shown:
         from permalign.reproduction.examples import explained_examples
 

@@ -49,9 +49,9 @@ class UnknownReport:
     """How much of a text a codec does not know.
 
     Attributes:
-        running: how many tokens the text has.
-        unknown: how many of them contain something unknown.
-        most_frequent: the unknown tokens that occur most often.
+        running: how many units (words, names or pieces of words) the text has.
+        unknown: how many of them are unknown.
+        most_frequent: the unknown units that occur most often.
     """
 
     running: int
@@ -61,20 +61,24 @@ class UnknownReport:
     def __str__(self) -> str:
         share = self.unknown / max(self.running, 1)
         words = f", most often: {' '.join(self.most_frequent)}" if self.most_frequent else ""
-        return f"{self.unknown:,} of {self.running:,} tokens ({share:.1%}) are unknown{words}"
+        return f"{self.unknown:,} of {self.running:,} units ({share:.1%}) are unknown{words}"
 
 
 def report_unknown(codec: Codec, sentences: Iterable[Sequence[str]], show: int = 5) -> UnknownReport:
-    """Count the tokens that `encode` loses.
+    """Count the units that `encode` loses.
 
     >>> from permalign.text.vocabulary import Vocabulary
     >>> print(report_unknown(Vocabulary(["the", "cat"]), [["the", "cow"], ["the", "cat"]]))
-    1 of 4 tokens (25.0%) are unknown, most often: cow
+    1 of 4 units (25.0%) are unknown, most often: cow
     """
-    counts = Counter(token for sentence in sentences for token in sentence)
-    unknown = {token: count for token, count in counts.items() if UNKNOWN_ID in codec.encode([token])}
-    ranked = sorted(unknown, key=lambda token: (-unknown[token], token))
-    return UnknownReport(counts.total(), sum(unknown.values()), tuple(ranked[:show]))
+    running, unknown = 0, Counter[str]()
+    for sentence in sentences:
+        numbers = codec.encode(sentence)
+        running += len(numbers)
+        pairs = zip(codec.units(sentence), numbers, strict=True)
+        unknown.update(unit for unit, number in pairs if number == UNKNOWN_ID)
+    ranked = sorted(unknown, key=lambda unit: (-unknown[unit], unit))
+    return UnknownReport(running, unknown.total(), tuple(ranked[:show]))
 
 
 def until_end(numbers: Iterable[int], size: int) -> list[int]:

@@ -29,6 +29,8 @@ class NamedWords:
         self._vocabulary = vocabulary
         self._names = dict(names)
         self._kinds = {tuple(name.split()): kind for name, kind in names.items()}
+        if len(self._kinds) != len(self._names) or () in self._kinds:
+            raise ValueError("names must have words, and each its own.")
         self._longest = max(map(len, self._kinds), default=0)
 
     @classmethod

@@ -30,6 +30,8 @@ def average(
     Raises:
         PermalignError: there are too few models, they do not fit together, or ``out`` is there already.
     """
+    if of not in ("parameters", "probabilities"):
+        raise ConfigError(f"of is {of!r}, but the mean is of 'parameters' or of 'probabilities'.")
     if Path(out).exists() and not overwrite:
         raise PermalignError(f"{out} is there already. Choose another folder, or ask to overwrite it.")
     folders = [Path(model) for model in models]
@@ -47,13 +49,24 @@ def average(
         )
     first, *others = (Transducer.from_pretrained(folder) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):
-        if (other.options, other.source, other.target) != (first.options, first.source, first.target):
+        if _kind(other, of) != _kind(first, of):
             raise DataError(
                 f"has other options or vocabularies than {folders[0]}; they cannot be averaged.", folder
             )
+    if of == "probabilities" and first.pretrained:
+        raise ConfigError(
+            f"{folders[0]} has a pretrained part, of which a model can hold only one. Average parameters, or models "
+            "without such parts."
+        )
     mean = _side_by_side([first, *others]) if of == "probabilities" else _mean([first, *others])
     mean.save_pretrained(Path(out))
     return mean
+
+
+def _kind(model: Transducer, of: str) -> tuple[object, ...]:
+    """What models must have in common; how many each holds does not matter for probabilities."""
+    options = model.options.model_copy(update={"together": 1}) if of == "probabilities" else model.options
+    return options, model.source, model.target
 
 
 def _mean(models: Sequence[Transducer]) -> Transducer:
@@ -75,11 +88,14 @@ def _side_by_side(models: Sequence[Transducer]) -> Transducer:
     first = found[0]
     options = first.options.model_copy(update={"together": len(found)})
     together = Transducer(options, first.source, first.target)
-    for member, trained in zip(together.members, found, strict=True):
-        own = {
-            name: tensor for name, tensor in trained.state_dict().items() if not name.startswith("others.")
+    together.load_state_dict(
+        {
+            f"others.{place - 1}.{name}" if place else name: tensor
+            for place, member in enumerate(found)
+            for name, tensor in member.state_dict().items()
+            if not name.startswith("others.")
         }
-        member.load_state_dict(own, strict=False)
+    )
     return together.eval()
 
 

@@ -71,7 +71,8 @@ def prepare(options: RunOptions) -> Prepared:
             raise ConfigError(
                 f"{option}: the split {getattr(options, option)} of {task.name} has no examples."
             )
-    source = learn_codec(options.text.source, [example.source for example in examples], _names(options, task))
+    names = _names(options, task)
+    source = learn_codec(options.text.source, [example.source for example in examples], names)
     target = learn_codec(options.text.target, [example.target for example in examples])
     torch.manual_seed(options.seed)
     model = Transducer(options.model, source, target)
@@ -83,7 +84,7 @@ def prepare(options: RunOptions) -> Prepared:
         _some(dev, options.training.dev_examples),
         model,
         _metric(options, task, dev),
-        fingerprint((example.source, example.target) for example in examples),
+        fingerprint([*((example.source, example.target) for example in examples), *(names or {}).items()]),
         len(examples) - len(written),
         unread,
     )
@@ -110,9 +111,9 @@ def _names(options: RunOptions, task: Task) -> Mapping[str, str] | None:
     """The names to read as their kinds; None if names are read as they are."""
     if not options.text.source.names:
         return None
-    if not task.names:
-        raise ConfigError(f"text.source.names: the task {task.name} knows no names. Leave it out.")
-    return task.names
+    if names := task.names:
+        return names
+    raise ConfigError(f"text.source.names: the task {task.name} knows no names. Leave it out.")
 
 
 def learn_codec(

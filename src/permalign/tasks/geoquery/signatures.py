@@ -80,7 +80,12 @@ _BY_MEASURE = {
     "smallest_one": {"area_1": "State", "density_1": "State", "population_1": "City State"},
 }
 
-FUNCTION_WORDS = frozenset(word for function in _ONE_ARGUMENT for word in function.split("_"))
+FUNCTION_WORDS = frozenset(
+    word
+    for functions in (_ONE_ARGUMENT, _TWO_ARGUMENTS, _BY_MEASURE)
+    for function in functions
+    for word in function.split("_")
+)
 """The words that functions are named by: ``high``, ``point`` and ``1`` of ``high_point_1``."""
 
 

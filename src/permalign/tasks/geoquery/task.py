@@ -48,7 +48,7 @@ class GeoQuery(Task):
     def grammar(self) -> Grammar:  # noqa: D102
         return program_grammar(self.write_all)
 
-    @property
+    @cached_property
     def names(self) -> Mapping[str, str]:
         """What Geobase has a name for, as English writes it; see `names_of`."""
         return names_of(self._world)
