@@ -190,8 +190,6 @@ def beyond() -> Figure:
     """GeoQuery's hard conditions: the paper's best, hard ReMoto here, and exact transduction one and both ways."""
     cells = read_cells("table3")
     columns = [f"{language}-{condition}" for condition in ("temp", "len") for language in ("en", "zh", "de")]
-    exact = {"en": "exact-constrained", "zh": "window-constrained", "de": "window-constrained"}
-    both = {"en": "both-ways", "zh": "both-ways-window", "de": "both-ways-window"}
     paper = [
         max(cell["paper"] or 0.0 for name, cell in cells.items() if name.endswith(f"/{c}")) for c in columns
     ]
@@ -199,8 +197,8 @@ def beyond() -> Figure:
         {
             "best of the paper": paper,
             "Hard-ReMoto": [_mean(cells.get(f"hard/{column}")) for column in columns],
-            "exact transduction": [_mean(cells.get(f"{exact[column[:2]]}/{column}")) for column in columns],
-            "both ways": [_mean(cells.get(f"{both[column[:2]]}/{column}")) for column in columns],
+            "exact transduction": [_mean(cells.get(f"exact-constrained/{column}")) for column in columns],
+            "both ways": [_mean(cells.get(f"both-ways/{column}")) for column in columns],
         },
         [column.upper().replace("-", " ") for column in columns],
     )

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from permalign.reproduction.cells import Cell, Column, Row, Trial
+
+Choice = TypeVar("Choice")
 
 
 @dataclass(frozen=True)
@@ -13,8 +15,8 @@ class System:
 
     Attributes:
         row: how it is shown.
-        experiment: its name after the task's; or by task, where they differ.
-        settings: what differs; or by task.
+        experiment: its name after the task's; or several, by how the names of columns begin.
+        settings: what differs; or by how the names of columns begin.
         paper: the paper's numbers by column.
         trial: how its trials differ.
         columns: where it can be run; None for everywhere.
@@ -29,11 +31,15 @@ class System:
 
     def cell(self, column: Column, task: str, settings: tuple[str, ...], paper: int, trial: Trial) -> Cell:
         """Its cell in a column, whose place among the paper's numbers is ``paper``."""
-        experiment = self.experiment if isinstance(self.experiment, str) else self.experiment[task]
-        own = self.settings if isinstance(self.settings, tuple) else self.settings[task]
+        experiment = self.experiment if isinstance(self.experiment, str) else _chosen(self.experiment, column)
+        own = self.settings if isinstance(self.settings, tuple) else _chosen(self.settings, column)
         changed = Trial(**{**trial.__dict__, **(self.trial or {})})
         number = self.paper[paper] if 0 <= paper < len(self.paper) else None
         return Cell(self.row.key, column.key, f"{task}/{experiment}", (*own, *settings), changed, number)
+
+
+def _chosen(choices: Mapping[str, Choice], column: Column) -> Choice:
+    return next(choice for beginning, choice in choices.items() if column.key.startswith(beginning))
 
 
 def both_decodings(
