@@ -16,7 +16,7 @@ from permalign.decoding.beam import Hypothesis, beam_search
 from permalign.decoding.constraint import AllowedWords, Constraint, constraint_of
 from permalign.decoding.orders import Rank, Search, search_over_orders
 from permalign.decoding.ranking import LogLikelihood, of_mixture, pooled, ranked_by_both_ways
-from permalign.decoding.reasons import derivations_of_outputs, segments_of_outputs
+from permalign.decoding.reasons import Reasons, reasons_of
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
 from permalign.heads.words import width_after
 from permalign.prediction import Explanation, Prediction, require_at_least_one, require_words, tokenised
@@ -32,6 +32,13 @@ from permalign.saving import (
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
 from permalign.text.codec import Codec
+
+
+class Reading(NamedTuple):
+    """What a model reads of the source words, in their own order, and the new order of them."""
+
+    states: Tensor
+    reordering: Reordering
 
 
 class Loss(NamedTuple):
@@ -152,17 +159,19 @@ class Transducer(
             return batch.source_lengths.new_zeros((), dtype=torch.float32)
         return back.loss(batch.turned(readable)).total * readable.float().mean()
 
-    def _read(self, batch: Batch) -> Tensor:
-        """What the head reads of each source word, before any reordering."""
+    def _read(self, batch: Batch) -> Reading:
+        """What the head reads of each source word, before any reordering; and the reordering."""
         states: Tensor = self.dropout(self.embeddings(batch.source))
-        return states if self.encoder is None else self.encoder(states, batch.source_lengths)
+        if self.encoder is not None:
+            states = self.encoder(states, batch.source_lengths)
+        return Reading(states, self.reorderer(batch.source, batch.source_lengths, states))
 
     def _log_likelihood(self, batch: Batch, smoothing: float) -> tuple[Tensor, Reordering]:
         """``(batch,)``, by the objective in training and by the decoding at test time."""
-        states = self._read(batch)
-        reordering = self.reorderer(batch.source, batch.source_lengths, states)
+        states, reordering = self._read(batch)
         if self.reorderer.marginalises:
             pair = (states, batch.source_lengths, batch.target, batch.target_lengths)
+            assert reordering.distribution is not None
             return self.head.log_likelihood_over_orders(reordering.distribution, *pair, smoothing), reordering
         copies = reordering.copies
         likelihood = self.head.log_likelihood(
@@ -174,9 +183,26 @@ class Transducer(
         )
         return likelihood.view(copies, -1).logsumexp(0) - log(copies), reordering
 
-    def _log_likelihoods(self) -> list[LogLikelihood]:
-        """Each member's, with the reordering of test time."""
-        return [lambda pairs, one=one: one._log_likelihood(pairs, 0.0)[0] for one in self.members]  # type: ignore[misc]
+    def _anew(self) -> LogLikelihood:
+        """Its likelihood at test time, by reading the sentences of all pairs."""
+        return lambda _, pairs: self._log_likelihood(pairs, 0.0)[0]
+
+    def _by(self, reading: Reading, lengths: Tensor) -> LogLikelihood:
+        """The same by a reading that is there."""
+
+        def log_likelihood(rows: Tensor, pairs: Batch) -> Tensor:
+            target = pairs.target, pairs.target_lengths
+            states, (orders, reordered) = (
+                reading.states,
+                (reading.reordering.distribution, reading.reordering.states),
+            )
+            if orders is None or not self.reorderer.marginalises:
+                return self.head.log_likelihood(reordered[rows], lengths[rows], *target)
+            return self.head.log_likelihood_over_orders(
+                orders.select(rows), states[rows], lengths[rows], *target
+            )
+
+        return log_likelihood
 
     # --- Answers ----------------------------------------------------------------------------------------------
 
@@ -252,7 +278,8 @@ class Transducer(
                 for start in range(0, len(sources), batch_size):
                     part = slice(start, start + batch_size)
                     batch = self._batch(sources[part], [self.target.encode(words) for words in targets[part]])
-                    scores += of_mixture(self._log_likelihoods())(batch).tolist()
+                    likelihood = of_mixture([member._anew() for member in self.members])
+                    scores += likelihood(torch.arange(len(batch.source)), batch).tolist()
                 return scores
         finally:
             self.train(training)
@@ -274,101 +301,70 @@ class Transducer(
         longest: int | None,
     ) -> list[Prediction]:
         batch = self._batch(sentences, [[]] * len(sentences))
-        limits = [self._limit(length, longest) for length in batch.source_lengths.tolist()]
+        limits = [self.head.most_words(length, longest) for length in batch.source_lengths.tolist()]
         search = partial(beam_search, beam=beam, constraint=constraint, same_length=self.head.same_length)
-        found, states, reordering = self._find(
-            batch, search, limits, beam, n_best, self._rank(batch, search, limits, beam)
-        )
+        readings = [member._read(batch) for member in self.members]
+        rank = self._rank(batch, readings, search, limits, beam)
+        found, reordering = self._find(readings[0], batch, search, limits, beam, n_best, rank)
         found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
-        explanations = (
-            self._explanations(sentences, batch, states, reordering, found)
-            if explain
-            else [None] * len(found)
-        )
+        reasons: Sequence[Reasons | None] = [None] * len(found)
+        if explain:
+            outputs, summed = [best for best, *_ in found], self.reorderer.marginalises
+            states, lengths = readings[0].states, batch.source_lengths
+            reasons = reasons_of(outputs, self.head, states, reordering, lengths, summed)
         predictions = []
-        for hypotheses, explanation in zip(found, explanations, strict=True):
+        for words, hypotheses, why in zip(sentences, found, reasons, strict=True):
             best, *others = (Prediction(self.target.decode(one.words), one.score) for one in hypotheses)
+            explanation = why and Explanation(
+                tuple(self.source.units(words)), tuple(self.target.pieces(hypotheses[0].words)), *why
+            )
             predictions.append(Prediction(best.tokens, best.score, tuple(others), explanation))
         return predictions
 
     def _find(
         self,
+        reading: Reading,
         batch: Batch,
         search: Search,
         limits: list[int],
         beam: int,
         n_best: int | None,
         rank: Rank | None,
-    ) -> tuple[list[list[Hypothesis]], Tensor, Reordering]:
-        """The best of what this member finds, or all; with what it read, and the order it chose."""
-        states = self._read(batch)
-        reordering = self.reorderer(batch.source, batch.source_lengths, states)
+    ) -> tuple[list[list[Hypothesis]], Reordering]:
+        """The best of what this member finds, or all; and the order it chose."""
+        states, reordering = reading
         if self.reorderer.marginalises:
-            found, reordering = search_over_orders(
+            return search_over_orders(
                 self.head, reordering, states, batch.source_lengths, search, limits, beam, n_best, rank
             )
-            return found, states, reordering
         decoder = self.head.decoder(reordering.states, batch.source_lengths)
         wanted = beam if n_best is None else max(beam, n_best) if rank else n_best
         found = search(decoder, limits, n_best=wanted)
-        if rank is not None:
-            found = [hypotheses[:n_best] for hypotheses in rank(found)]
-        return found, states, reordering
+        return [hypotheses[:n_best] for hypotheses in (rank(found) if rank else found)], reordering
 
-    def _rank(self, batch: Batch, search: Search, limits: list[int], beam: int) -> Rank | None:
+    def _rank(
+        self, batch: Batch, readings: list[Reading], search: Search, limits: list[int], beam: int
+    ) -> Rank | None:
         """How what was found is ranked, together with what other members find, and by both ways; None for as it is."""
-        if not self.others and self.back is None:
+        pools = self.reorderer.marginalises or len(readings) > 1
+        if not pools and self.back is None:
             return None
+        members = list(zip(self.members, readings, strict=True))
 
         def rank(found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-            if self.others:
-                more = [one._find(batch, search, limits, beam, None, None)[0] for one in self.members[1:]]
-                found = pooled([found, *more], batch, of_mixture(self._log_likelihoods()))
+            if pools:
+                more = [
+                    one._find(reading, batch, search, limits, beam, None, None)[0]
+                    for one, reading in members[1:]
+                ]
+                likelihood = of_mixture([one._by(reading, batch.source_lengths) for one, reading in members])
+                found = pooled([found, *more], batch, likelihood)
             if self.back is None or self.options.back is None:
                 return found
-            backs = [one.back._log_likelihoods()[0] for one in self.members if one.back is not None]
-            return ranked_by_both_ways(
-                found, batch, self.back.head, of_mixture(backs), self.options.back.weight
-            )
+            backs = of_mixture([one.back._anew() for one in self.members if one.back is not None])
+            return ranked_by_both_ways(found, batch, self.back.head, backs, self.options.back.weight)
 
         return rank
-
-    def _limit(self, source_words: int, longest: int | None) -> int:
-        """The most words an output may have."""
-        limit = 2 * source_words + 10 if longest is None else longest
-        possible = self.head.longest_output(source_words)
-        if possible is None:
-            return limit
-        return possible if self.head.same_length else min(limit, possible)
-
-    def _explanations(
-        self,
-        sentences: Sequence[Sequence[str]],
-        batch: Batch,
-        states: Tensor,
-        reordering: Reordering,
-        found: Sequence[Sequence[Hypothesis]],
-    ) -> list[Explanation]:
-        """By the order chosen; or, where all orders are summed over, by the best derivation of the output itself."""
-        rows = [row for row, (best, *_) in enumerate(found) if best.score > -torch.inf]
-        outputs = [found[row][0].words for row in rows]
-        arguments = self.head, reordering, batch.source_lengths, rows, outputs
-        summed = self.reorderer.marginalises
-        derivations = derivations_of_outputs(states, *arguments) if summed else {}
-        segments = {} if derivations else segments_of_outputs(*arguments)
-        explanations = []
-        for row, words in enumerate(sentences):
-            length = int(batch.source_lengths[row])
-            order = None if reordering.order is None else tuple(reordering.order[row, :length].tolist())
-            derivation = reordering.derivations[row] if reordering.derivations else None
-            own_segments = segments.get(row)
-            if row in derivations:
-                derivation = derivations[row]
-                order, own_segments = derivation.order, derivation.segments
-            source = tuple(self.source.units(words))
-            target = tuple(self.target.pieces(found[row][0].words))
-            explanations.append(Explanation(source, target, order, derivation, own_segments))
-        return explanations
 
     # --- Files ------------------------------------------------------------------------------------------------
 

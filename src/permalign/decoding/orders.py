@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from math import nan
 
 import torch
 from torch import Tensor
@@ -13,15 +13,12 @@ from permalign.heads.base import Decoder, Head
 from permalign.reorderers.base import Reordering
 from permalign.reorderers.discrete import matrix_of_order, take_order
 from permalign.structures import Derivation
-from permalign.text.batching import pad
 
 Search = Callable[..., list[list[Hypothesis]]]
 """Finds outputs: called with a decoder, the longest output of each of its rows, and ``n_best``."""
 
 Rank = Callable[[list[list[Hypothesis]]], list[list[Hypothesis]]]
-"""Puts the outputs of every sentence into another order, best first; it may add some."""
-
-AT_ONCE = 64  # outputs to score at a time: each has a chart of its own
+"""Puts the outputs of every sentence into another order, best first; it may score them anew, and add some."""
 
 
 def search_over_orders(
@@ -35,11 +32,11 @@ def search_over_orders(
     n_best: int | None,
     rank: Rank | None = None,
 ) -> tuple[list[list[Hypothesis]], Reordering]:
-    """The best outputs of every sentence by their likelihood over all orders; and the order each best one came from.
+    """Outputs of every sentence that were found in several orders; and the order each best one came from.
 
     One order is the reorderer's, the others are those of the ``beam`` most probable derivations (where leaves may be
-    phrases, all come from the head). Outputs are searched in each order by itself, and all that are found get their
-    likelihoods summed over all orders and segmentations.
+    phrases, all come from the head). Outputs are searched in each order by itself; how probable they are over all
+    orders is for ``rank`` to say.
 
     Args:
         head: which sums over orders.
@@ -50,7 +47,8 @@ def search_over_orders(
         longest: the most words an output of each sentence may have.
         beam: how many outputs to look for in an order, and how many derivations to try.
         n_best: how many outputs to return at most; None for all.
-        rank: another order of what was found, if not by likelihood alone. Outputs that it adds have the reorderer's.
+        rank: scores all that was found, and puts it into order. An output that it adds has the reorderer's order. If
+            None, all outputs are returned without a score.
     """
     assert reordering.distribution is not None
     ranked = head.phrase_derivations(reordering.distribution, states, lengths, beam)
@@ -78,9 +76,10 @@ def search_over_orders(
         for one in hypotheses:
             if one.score > -torch.inf:
                 came_from[row].setdefault(one.words, place)
-    found = _ranked(head, reordering, states, lengths, [list(outputs) for outputs in came_from])
-    if rank is not None:
-        found = rank(found)
+    found = [[Hypothesis(words, nan) for words in outputs] for outputs in came_from]
+    if rank is None:
+        return found, reordering
+    found = rank(found)
     winners = [
         came_from[row].get(hypotheses[0].words, row) if hypotheses else row
         for row, hypotheses in enumerate(found)
@@ -104,32 +103,6 @@ def _other_orders(reordering: Reordering, lengths: Tensor, beam: int) -> list[tu
                 seen.add(derivation.order)
                 others.append((row, derivation))
     return others
-
-
-def _ranked(
-    head: Head,
-    reordering: Reordering,
-    states: Tensor,
-    lengths: Tensor,
-    outputs: Sequence[Sequence[tuple[int, ...]]],
-) -> list[list[Hypothesis]]:
-    """The outputs of every sentence with their likelihoods over all orders, best first."""
-    pairs = [(row, words) for row, some in enumerate(outputs) for words in some]
-    scored: list[tuple[int, Hypothesis]] = []
-    for start in range(0, len(pairs), AT_ONCE):
-        part = pairs[start : start + AT_ONCE]
-        rows = torch.tensor([row for row, _ in part], device=states.device)
-        target, target_lengths = (tensor.to(states.device) for tensor in pad([words for _, words in part]))
-        assert reordering.distribution is not None
-        scores = head.log_likelihood_over_orders(
-            reordering.distribution.select(rows), states[rows], lengths[rows], target, target_lengths
-        )
-        for (row, words), score in zip(part, scores.tolist(), strict=True):
-            scored.append((row, Hypothesis(words, score)))
-    found: list[list[Hypothesis]] = [[] for _ in outputs]
-    for row, group in groupby(scored, key=lambda pair: pair[0]):
-        found[row] = sorted((one for _, one in group), key=lambda one: -one.score)
-    return found
 
 
 def _with_orders(reordering: Reordering, states: Tensor, taken: dict[int, Derivation]) -> Reordering:

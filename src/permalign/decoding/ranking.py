@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import log
 
 import torch
 from torch import Tensor
@@ -12,8 +13,8 @@ from permalign.text.batching import Batch, pad
 
 AT_ONCE = 64  # pairs to score at a time
 
-LogLikelihood = Callable[[Batch], Tensor]
-"""``(batch,)``, of each pair of a batch."""
+LogLikelihood = Callable[[Tensor, Batch], Tensor]
+"""``(pairs,)``, given which sentences the pairs are of, and the pairs as a batch."""
 
 
 def of_mixture(members: Sequence[LogLikelihood]) -> LogLikelihood:
@@ -21,9 +22,8 @@ def of_mixture(members: Sequence[LogLikelihood]) -> LogLikelihood:
     if len(members) == 1:
         return members[0]
 
-    def log_likelihood(batch: Batch) -> Tensor:
-        each = torch.stack([member(batch) for member in members])
-        return each.logsumexp(0) - torch.tensor(float(len(members))).log()
+    def log_likelihood(rows: Tensor, pairs: Batch) -> Tensor:
+        return torch.stack([member(rows, pairs) for member in members]).logsumexp(0) - log(len(members))
 
     return log_likelihood
 
@@ -59,15 +59,15 @@ def ranked_by_both_ways(
         found: outputs of every sentence.
         batch: the sentences.
         head: of the way back.
-        log_likelihood: of the way back, for a batch of outputs and sentences.
+        log_likelihood: of the way back, whose pairs are of outputs and sentences.
         weight: of the way back.
     """
 
-    def of_way_back(there: Batch) -> Tensor:
+    def of_way_back(rows: Tensor, there: Batch) -> Tensor:
         readable = head.can_write(there.target_lengths, there.source_lengths)
         scores = torch.full(readable.shape, -torch.inf, device=readable.device)
         if bool(readable.any()):
-            scores[readable] = log_likelihood(there.turned(readable)).float()
+            scores[readable] = log_likelihood(rows[readable], there.turned(readable)).float()
         return scores
 
     pairs = [(row, one) for row, hypotheses in enumerate(found) for one in hypotheses]
@@ -99,5 +99,5 @@ def _scores(
             target=outputs,
             target_lengths=lengths,
         )
-        scores += log_likelihood(there).tolist()
+        scores += log_likelihood(rows, there).tolist()
     return scores

@@ -1,17 +1,61 @@
 """Why an output was written: the derivation or the segments behind it."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from permalign.decoding.beam import Hypothesis
 from permalign.heads.base import Head
 from permalign.reorderers.base import Reordering
-from permalign.structures import Segment, Transduction
+from permalign.structures import Derivation, Segment, Transduction
 from permalign.text.batching import pad
 
 
-def derivations_of_outputs(
+class Reasons(NamedTuple):
+    """What leads from a sentence to an output; see `permalign.prediction.Explanation`."""
+
+    order: tuple[int, ...] | None
+    derivation: Derivation | Transduction | None
+    segments: tuple[Segment, ...] | None
+
+
+def reasons_of(
+    outputs: Sequence[Hypothesis],
+    head: Head,
+    states: Tensor,
+    reordering: Reordering,
+    lengths: Tensor,
+    summed: bool,
+) -> list[Reasons]:
+    """By the order chosen; or, where all orders are summed over, by the best derivation of the output itself.
+
+    Args:
+        outputs: one for each sentence.
+        head: what wrote them.
+        states: ``(batch, n, width)`` in the original order.
+        reordering: of test time.
+        lengths: of the sentences.
+        summed: whether the likelihood is summed over all orders.
+    """
+    rows = [row for row, output in enumerate(outputs) if output.score > -torch.inf]
+    arguments = head, reordering, lengths, rows, [outputs[row].words for row in rows]
+    derivations = _derivations_of_outputs(states, *arguments) if summed else {}
+    segments = {} if derivations else _segments_of_outputs(*arguments)
+    reasons = []
+    for row, length in enumerate(lengths.tolist()):
+        if row in derivations:
+            best = derivations[row]
+            reasons.append(Reasons(best.order, best, best.segments))
+            continue
+        order = None if reordering.order is None else tuple(reordering.order[row, :length].tolist())
+        derivation = reordering.derivations[row] if reordering.derivations else None
+        reasons.append(Reasons(order, derivation, segments.get(row)))
+    return reasons
+
+
+def _derivations_of_outputs(
     states: Tensor,
     head: Head,
     reordering: Reordering,
@@ -39,7 +83,7 @@ def derivations_of_outputs(
     return {} if found is None else dict(zip(rows, found, strict=True))
 
 
-def segments_of_outputs(
+def _segments_of_outputs(
     head: Head,
     reordering: Reordering,
     lengths: Tensor,

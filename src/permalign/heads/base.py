@@ -47,6 +47,14 @@ class Head(nn.Module, ABC):
         """The most words it can write for a source of so many; None if there is no limit."""
         return source_words if self.same_length else None
 
+    def most_words(self, source_words: int, longest: int | None) -> int:
+        """The most words of an output that is looked for; ``longest`` is what a caller allows, None for a default."""
+        limit = 2 * source_words + 10 if longest is None else longest
+        possible = self.longest_output(source_words)
+        if possible is None:
+            return limit
+        return possible if self.same_length else min(limit, possible)
+
     def can_write(
         self, source_lengths: Int[Tensor, " batch"], target_lengths: Int[Tensor, " batch"]
     ) -> Bool[Tensor, " batch"]:
