@@ -148,7 +148,12 @@ class Transducer(
 
     def parameters_apart(self) -> list[list[nn.Parameter]]:
         """Those of each part that learns by itself: the way there first, then the way back, then other models'."""
-        others = [some for part in (self.back, *self.members[1:]) if part for some in part.parameters_apart()]
+        others = [
+            some
+            for part in (self.back, *self.members[1:])
+            if part is not None
+            for some in part.parameters_apart()
+        ]
         known = {id(parameter) for some in others for parameter in some}
         return [[parameter for parameter in self.parameters() if id(parameter) not in known], *others]
 
@@ -191,16 +196,13 @@ class Transducer(
         """The same by a reading that is there."""
 
         def log_likelihood(rows: Tensor, pairs: Batch) -> Tensor:
-            target = pairs.target, pairs.target_lengths
-            states, (orders, reordered) = (
-                reading.states,
-                (reading.reordering.distribution, reading.reordering.states),
-            )
-            if orders is None or not self.reorderer.marginalises:
-                return self.head.log_likelihood(reordered[rows], lengths[rows], *target)
-            return self.head.log_likelihood_over_orders(
-                orders.select(rows), states[rows], lengths[rows], *target
-            )
+            states, reordering = reading
+            outputs = lengths[rows], pairs.target, pairs.target_lengths
+            if not self.reorderer.marginalises:
+                return self.head.log_likelihood(reordering.states[rows], *outputs)
+            assert reordering.distribution is not None
+            orders = reordering.distribution.select(rows)
+            return self.head.log_likelihood_over_orders(orders, states[rows], *outputs)
 
         return log_likelihood
 
