@@ -159,11 +159,18 @@ _PARSERS = (
             ("hard", "Hard-ReMoto", {"decoding": "greedy"}),
         )
     ),
-    System(
-        Row("names", "Exact transduction, constrained, both ways, names known", ours=True),
-        "names",
-        trial=CONSTRAINED,
-        columns=NAMED,
+    *(
+        System(
+            Row(key, f"Exact transduction, constrained, both ways, names known{title}", ours=True),
+            "names",
+            settings,
+            trial=CONSTRAINED,
+            columns=NAMED,
+        )
+        for key, title, settings in (
+            ("names", "", ()),
+            ("three-names", ", three models together", TOGETHER),
+        )
     ),
 )
 
