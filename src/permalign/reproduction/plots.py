@@ -12,12 +12,13 @@ from permalign.evaluation.plots import TITLES
 from permalign.reproduction.cells import Table
 from permalign.reproduction.records import Records
 from permalign.reproduction.summary import CellResult, summarise
+from permalign.reproduction.tables import DEEPER, DEEPEST
 from permalign.training.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEPTHS = {7: "arithmetic-len", 8: "arithmetic-depth-8", 9: "arithmetic-depth-9", 10: "arithmetic-depth-10"}
+DEPTHS = {7: "arithmetic-len"} | {depth: f"arithmetic-depth-{depth}" for depth in DEEPER + DEEPEST}
 SIZE = re.compile(r"n=(\d+), B=(\d+)")
 
 
@@ -50,7 +51,7 @@ def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> 
         points = [
             (depth, spread.mean, spread.deviation or 0.0)
             for depth, column in DEPTHS.items()
-            if (spread := results[f"{row.key}/{column}"].spread(metric))
+            if (result := results.get(f"{row.key}/{column}")) and (spread := result.spread(metric))
         ]
         if points:
             lines[row.title] = points
