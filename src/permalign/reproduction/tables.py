@@ -77,8 +77,8 @@ def table2() -> Table:
             if system.row.key == "labelled" or place < len(columns) - len(DEEPEST)
         ),
         notes=(
-            "Depths from 8 on are not in the paper: 1,000 sampled expressions of exactly that derivation depth, which is "
-            "three more than brackets are nested, answered by the models of the arithmetic columns. These saw depths up to "
+            "Depths from 8 on are not in the paper: 1,000 sampled expressions of exactly that derivation depth, which "
+            "is three more than brackets are nested, for the models of the arithmetic columns, which saw depths up to "
             "6. Depths 11 to 13 are for labelled trees alone, in at most 60 words.",
             "On arithmetic, each run of the reorderers with a BiLSTM (Sinkhorn, soft, shared, hard, exact) is the best "
             "on dev of four that begin with other weights.",
