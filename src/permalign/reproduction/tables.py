@@ -168,6 +168,12 @@ _PARSERS = (
             ("hard", "Hard-ReMoto", {"decoding": "greedy"}),
         )
     ),
+    System(
+        Row("three-ssnt-names", "SSNT, names known, three models together", ours=True),
+        "ssnt",
+        NAMES + TOGETHER,
+        columns=NAMED,
+    ),
     *(
         System(
             Row(key, f"Exact transduction, constrained, both ways, names known{title}", ours=True),
