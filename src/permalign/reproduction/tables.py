@@ -172,7 +172,7 @@ _PARSERS = (
         Row("three-ssnt-names", "SSNT, names known, three models together", ours=True),
         "ssnt",
         NAMES + TOGETHER,
-        columns=NAMED,
+        columns=("en-iid",),
     ),
     *(
         System(
