@@ -73,34 +73,33 @@ def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> 
 def plot_systems(
     path: Path, table: Table, results: Mapping[str, CellResult], columns: Sequence[str]
 ) -> Path | None:
-    """Accuracy of every system in some columns, side by side; a line for the paper's number."""
+    """Accuracy of every system in some columns, one below the other; a line for the paper's number."""
     metric = table.metrics[0]
     measured = {name for name, result in results.items() if result.spread(metric)}
     shown = [row for row in table.rows if any(f"{row.key}/{column}" in measured for column in columns)]
     if not shown:
         return None
     titles = {column.key: column.title for column in table.columns}
-    width = 0.8 / len(columns)
-    with _axes(path, (max(6.4, 0.9 * len(shown) + 2), 4.8)) as axes:
+    height = 0.8 / len(columns)
+    with _axes(path, (12.0, 0.45 * len(shown) + 1.5)) as axes:
         for number, column in enumerate(columns):
             colour = f"C{number}"
             for place, row in enumerate(shown):
-                result, x = (
-                    results.get(f"{row.key}/{column}"),
-                    place + (number - (len(columns) - 1) / 2) * width,
-                )
+                y = place + (number - (len(columns) - 1) / 2) * height
+                result = results.get(f"{row.key}/{column}")
                 if result is None:
                     continue
                 if spread := result.spread(metric):
                     deviation = spread.deviation or 0.0
-                    axes.bar(x, spread.mean, width, yerr=deviation, color=colour, capsize=2)
+                    axes.barh(y, spread.mean, height, xerr=deviation, color=colour, capsize=2)
                 if result.cell.paper is not None:
-                    axes.hlines(result.cell.paper, x - width / 2, x + width / 2, color="black")
-            axes.bar(0, 0, color=colour, label=titles[column])
+                    axes.vlines(result.cell.paper, y - height / 2, y + height / 2, color="black")
+            axes.barh(0, 0, color=colour, label=titles[column])
         axes.plot([], [], color="black", label="the paper's number")
-        axes.set_xticks(range(len(shown)), [row.title for row in shown], rotation=30, ha="right")
-        axes.set_ylabel(TITLES[metric])
-        axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+        axes.set_yticks(range(len(shown)), [row.title for row in shown])
+        axes.set_ylim(len(shown) - 0.5, -0.5)
+        axes.set_xlabel(TITLES[metric])
+        axes.legend(ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return path
 
 
