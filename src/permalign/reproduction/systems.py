@@ -29,6 +29,10 @@ class System:
     trial: Mapping[str, Any] | None = None
     columns: tuple[str, ...] | None = None
 
+    def runs_in(self, column: Column) -> bool:
+        """Whether it has a cell in a column."""
+        return self.columns is None or column.key in self.columns
+
     def cell(self, column: Column, task: str, settings: tuple[str, ...], paper: int, trial: Trial) -> Cell:
         """Its cell in a column, whose place among the paper's numbers is ``paper``."""
         experiment = self.experiment if isinstance(self.experiment, str) else _chosen(self.experiment, column)
