@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from permalign.checks import require_lengths, require_range, shape_of
 from permalign.shapes import Bool, Float, Int
-from permalign.structures.validation import require_lengths, require_range, shape_of
 
 
 class Encoder(nn.Module, ABC):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from permalign.checks import shape_of
 from permalign.errors import PermalignError
 from permalign.shapes import Float, Int
-from permalign.structures.validation import shape_of
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS, UNKNOWN_ID
 
 if TYPE_CHECKING:

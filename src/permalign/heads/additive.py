@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from permalign.checks import require_floats, shape_of
 from permalign.shapes import Float, Int
-from permalign.structures.validation import require_floats, shape_of
 
 
 def additive_word_log_probs(

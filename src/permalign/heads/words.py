@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from permalign.checks import require_lengths, require_range, shape_of
 from permalign.shapes import Float, Int
-from permalign.structures.validation import require_lengths, require_range, shape_of
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
 
@@ -172,7 +172,7 @@ def require_target(
             "one output for every sentence in states."
         )
     require_lengths("target_lengths", target_lengths, "target", target, target.shape[1])
-    require_range("target_lengths", target_lengths, "target", target, target.shape[1], least=0)
+    require_range("target_lengths", target_lengths, "target", target, target.shape[1], minimum=0)
     within = inside(target_lengths, target.shape[1])
     special = (target == PADDING_ID) | (target == BEGIN_ID) | (target == END_ID)
     wrong = within & (special | (target < 0) | (target >= words))

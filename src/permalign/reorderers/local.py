@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
+from permalign.checks import shape_of
 from permalign.encoders.base import padding, require_options
 from permalign.reorderers.base import Reorderer, Reordering
 from permalign.shapes import Float, Int
-from permalign.structures.validation import shape_of
 
 
 class LocalReorderer(Reorderer):

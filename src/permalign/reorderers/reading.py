@@ -4,10 +4,10 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from permalign.checks import require_lengths, require_range
 from permalign.encoders import make_encoder
 from permalign.encoders.base import padding, require_options
 from permalign.shapes import Float, Int
-from permalign.structures.validation import require_lengths, require_range
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
 

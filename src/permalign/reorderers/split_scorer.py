@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from permalign import kernels
+from permalign.checks import require_floats, require_lengths, require_range, shape_of
 from permalign.shapes import Float, Int
-from permalign.structures.validation import require_floats, require_lengths, require_range, shape_of
 
 
 class SplitScorer(nn.Module):

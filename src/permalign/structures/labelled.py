@@ -10,6 +10,13 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from permalign import kernels
+from permalign.checks import (
+    require_floats,
+    require_lengths,
+    require_no_nan_or_plus,
+    sample_count,
+    shape_of,
+)
 from permalign.kernels import labelled_choices as choices
 from permalign.kernels.labelled import masked_tokens, root_scores
 from permalign.kernels.layout import split_count, valid_splits
@@ -21,13 +28,6 @@ from permalign.structures.labelled_support import require_scores
 from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, splits_of_order
 from permalign.structures.search import Order, ProbableOrder, search_order
 from permalign.structures.support import SeparableOrders, require_orders
-from permalign.structures.validation import (
-    require_floats,
-    require_lengths,
-    require_no_nan_or_plus,
-    sample_count,
-    shape_of,
-)
 
 
 class LabelledPermutation(Distribution):

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from permalign.checks import require_finite, require_floats, require_range, shape_of
 from permalign.kernels.layout import split_count, valid_splits
-from permalign.structures.validation import require_finite, require_floats, require_range, shape_of
 
 
 def require_scores(scores: Mapping[str, Tensor], lengths: Tensor, read_values: bool) -> None:

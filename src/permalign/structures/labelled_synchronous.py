@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from permalign import kernels
+from permalign.checks import shape_of
 from permalign.kernels.labelled_synchronous import labelled_walk
 from permalign.kernels.layout import split_count, valid_splits
 from permalign.kernels.synchronous_walks import Walks
@@ -11,7 +12,6 @@ from permalign.shapes import Float, Int
 from permalign.structures.derivations import RULES, Tree
 from permalign.structures.labelled import LabelledPermutation
 from permalign.structures.synchronous import SynchronousPermutation
-from permalign.structures.validation import shape_of
 
 
 class LabelledSynchronousPermutation(SynchronousPermutation):

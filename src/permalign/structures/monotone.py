@@ -8,10 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
-from permalign.shapes import Float, Int
-from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, zero_if_impossible
-from permalign.structures.segments import Segment
-from permalign.structures.validation import (
+from permalign.checks import (
     require_finite,
     require_floats,
     require_lengths,
@@ -21,6 +18,9 @@ from permalign.structures.validation import (
     sample_count,
     shape_of,
 )
+from permalign.shapes import Float, Int
+from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, zero_if_impossible
+from permalign.structures.segments import Segment
 
 
 class BestAlignment(NamedTuple):

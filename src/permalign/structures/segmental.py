@@ -5,11 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from permalign.shapes import Float, Int
-from permalign.structures.monotone import BestAlignment
-from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, zero_if_impossible
-from permalign.structures.segments import Segment
-from permalign.structures.validation import (
+from permalign.checks import (
     require_floats,
     require_lengths,
     require_no_nan_or_plus,
@@ -18,6 +14,10 @@ from permalign.structures.validation import (
     sample_count,
     shape_of,
 )
+from permalign.shapes import Float, Int
+from permalign.structures.monotone import BestAlignment
+from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, zero_if_impossible
+from permalign.structures.segments import Segment
 
 
 class SegmentalAlignment:
@@ -67,7 +67,9 @@ class SegmentalAlignment:
         )
         if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
             require_range("source_lengths", self.source_lengths, name, segment_log_probs, cells, what="cells")
-            require_range("target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, least=0)
+            require_range(
+                "target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, minimum=0
+            )
             require_no_nan_or_plus(name, segment_log_probs, self._possible())
             self._require_room()
 

@@ -10,6 +10,15 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from permalign import kernels
+from permalign.checks import (
+    require_finite,
+    require_floats,
+    require_lengths,
+    require_no_nan_or_plus,
+    require_range,
+    sample_count,
+    shape_of,
+)
 from permalign.kernels.layout import (
     split_fenceposts,
     split_index,
@@ -23,15 +32,6 @@ from permalign.structures.permutations import separable_permutations
 from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, splits_of_order
 from permalign.structures.search import Order, ProbableOrder, derivations_of, search_order
 from permalign.structures.support import SeparableOrders, require_orders, wrong_scores
-from permalign.structures.validation import (
-    require_finite,
-    require_floats,
-    require_lengths,
-    require_no_nan_or_plus,
-    require_range,
-    sample_count,
-    shape_of,
-)
 
 
 class SeparablePermutation(Distribution):

@@ -3,16 +3,16 @@
 import torch
 from torch import Tensor
 
-from permalign.errors import PermalignError
-from permalign.kernels.portable import inside_square
-from permalign.shapes import Float, Int
-from permalign.structures.validation import (
+from permalign.checks import (
     require_finite,
     require_floats,
     require_lengths,
     require_range,
     shape_of,
 )
+from permalign.errors import PermalignError
+from permalign.kernels.portable import inside_square
+from permalign.shapes import Float, Int
 
 
 def sinkhorn_matrix(

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from permalign.checks import shape_of
 from permalign.kernels.layout import split_count
 from permalign.structures.permutations import is_separable
-from permalign.structures.validation import shape_of
 
 
 class SeparableOrders(constraints.Constraint):

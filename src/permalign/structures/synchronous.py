@@ -9,6 +9,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from permalign import kernels
+from permalign.checks import (
+    require_finite,
+    require_floats,
+    require_lengths,
+    require_no_nan_or_plus,
+    require_range,
+    sample_count,
+    shape_of,
+)
 from permalign.kernels.layout import (
     leaf_spans,
     longest_phrase_of,
@@ -25,15 +34,6 @@ from permalign.structures.restriction import LOG_ZERO, minus_infinity_below
 from permalign.structures.segments import Segment
 from permalign.structures.separable import SeparablePermutation
 from permalign.structures.support import wrong_scores
-from permalign.structures.validation import (
-    require_finite,
-    require_floats,
-    require_lengths,
-    require_no_nan_or_plus,
-    require_range,
-    sample_count,
-    shape_of,
-)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,9 @@ class SynchronousPermutation:
         if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
             lengths = self.source_lengths
             require_range("source_lengths", lengths, name, segment_log_probs, tokens, what="tokens")
-            require_range("target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, least=0)
+            require_range(
+                "target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, minimum=0
+            )
             require_finite("split_scores", split_scores, valid_splits(tokens, lengths))
             require_no_nan_or_plus(name, segment_log_probs, self._possible())
             if phrase_scores is not None:

@@ -1,4 +1,4 @@
-"""Checks of what callers give to a structure: each failure names the argument, its shape, the rule and a way out."""
+"""What arguments must satisfy: each error names the argument, its shape, what was expected and what to do."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def shape_of(tensor: Tensor) -> str:
-    """A shape as people write it.
+    """The shape of a tensor as a plain tuple, for messages.
 
     >>> shape_of(torch.zeros(4, 120, 2))
     '(4, 120, 2)'
@@ -16,7 +16,7 @@ def shape_of(tensor: Tensor) -> str:
 
 
 def require_floats(tensors: Mapping[str, Tensor]) -> None:
-    """All arguments are float32 or float64 tensors of one dtype on one device."""
+    """Require float32 or float64 tensors that share one dtype and one device."""
     first_name, first = next(iter(tensors.items()))
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
@@ -38,13 +38,21 @@ def require_floats(tensors: Mapping[str, Tensor]) -> None:
             )
 
 
-def require_lengths(name: str, lengths: Tensor | None, of: str, tensor: Tensor, most: int) -> Tensor:
-    """Lengths ``(batch,)``, whole numbers; None means all of them are ``most``."""
+def require_lengths(name: str, lengths: Tensor | None, of: str, tensor: Tensor, maximum: int) -> Tensor:
+    """Require integer lengths ``(batch,)`` on the tensor's device, and return them as int64.
+
+    Args:
+        name: the name of the argument that holds the lengths.
+        lengths: the lengths; None means that all of them are ``maximum``.
+        of: the name of the argument whose rows the lengths belong to.
+        tensor: that argument itself, ``(batch, ...)``.
+        maximum: the length there is room for. Values are not read here; see `require_range`.
+    """
     batch = tensor.shape[0]
     if batch == 0:
         raise ValueError(f"{of} {shape_of(tensor)} is an empty batch. Pass at least one sentence.")
     if lengths is None:
-        return torch.full((batch,), most, device=tensor.device)
+        return torch.full((batch,), maximum, device=tensor.device)
     if not isinstance(lengths, Tensor):
         raise ValueError(f"{name} must be a tensor of {batch} whole numbers, not {type(lengths).__name__}.")
     if lengths.shape != (batch,):
@@ -66,7 +74,7 @@ def require_lengths(name: str, lengths: Tensor | None, of: str, tensor: Tensor, 
 
 
 def require_order_of_cells(order: Tensor, batch: int, cells: int) -> None:
-    """``(batch, cells)``: the token at every cell."""
+    """Require an order ``(batch, cells)``: the token that stands at every cell."""
     if not isinstance(order, Tensor):
         raise ValueError(f"order must be a tensor of whole numbers, not {type(order).__name__}.")
     if tuple(order.shape) != (batch, cells) or order.is_floating_point():
@@ -77,26 +85,29 @@ def require_order_of_cells(order: Tensor, batch: int, cells: int) -> None:
 
 
 def require_range(
-    name: str, lengths: Tensor, of: str, tensor: Tensor, most: int, least: int = 1, what: str = "words"
+    name: str, lengths: Tensor, of: str, tensor: Tensor, maximum: int, minimum: int = 1, what: str = "words"
 ) -> None:
-    """Every length lies in ``least..most``. Reads the values, so it waits for the device, and compilers skip it."""
+    """Require lengths between ``minimum`` and ``maximum``.
+
+    This reads the values, so it waits for the device; it is skipped while `torch.compile` traces.
+    """
     if torch.compiler.is_compiling():
         return
     low, high = int(lengths.min()), int(lengths.max())
-    if low < least:
+    if low < minimum:
         raise ValueError(
-            f"{name} goes down to {low}, but must lie in {least}..{most} {what} ({of} has shape {shape_of(tensor)}). "
-            "Leave out sentences that are shorter."
+            f"{name} goes down to {low}, but must lie in {minimum}..{maximum} {what} ({of} has shape "
+            f"{shape_of(tensor)}). Leave out sentences that are shorter."
         )
-    if high > most:
+    if high > maximum:
         raise ValueError(
-            f"{name} goes up to {high}, but {of} has room for {most} {what} (shape {shape_of(tensor)}). "
-            f"Pad {of}, or pass {name}.clamp(max={most})."
+            f"{name} goes up to {high}, but {of} has room for {maximum} {what} (shape {shape_of(tensor)}). "
+            f"Pad {of}, or pass {name}.clamp(max={maximum})."
         )
 
 
 def sample_count(sample_shape: Sequence[int]) -> int:
-    """How many samples a shape asks for.
+    """The number of samples that a ``sample_shape`` asks for.
 
     >>> sample_count((2, 3)), sample_count(())
     (6, 1)
@@ -109,25 +120,25 @@ def sample_count(sample_shape: Sequence[int]) -> int:
 
 
 def require_finite(name: str, tensor: Tensor, valid: Tensor) -> None:
-    """No NaN or infinity where ``valid`` (which broadcasts from the left) is true."""
+    """Require finite values wherever ``valid`` is true; ``valid`` broadcasts over the trailing axes of the tensor."""
     valid = valid.reshape(*valid.shape, *(1,) * (tensor.dim() - valid.dim()))
     bad = ~torch.isfinite(tensor) & valid
     if bool(bad.any()):
-        place = tuple(int(index) for index in bad.nonzero()[0])
+        index = tuple(int(coordinate) for coordinate in bad.nonzero()[0])
         raise ValueError(
-            f"{name} {shape_of(tensor)} must be finite, but {name}[{', '.join(map(str, place))}] is "
-            f"{tensor[place].item()} ({int(bad.sum())} such entries). Use a large negative number to forbid an "
-            "option; a NaN usually comes from a division or logarithm before."
+            f"{name} {shape_of(tensor)} must be finite, but {name}[{', '.join(map(str, index))}] is "
+            f"{tensor[index].item()} ({int(bad.sum())} such entries). Use a large negative number to forbid an "
+            "option; a NaN usually comes from an earlier division or logarithm."
         )
 
 
 def require_no_nan_or_plus(name: str, tensor: Tensor, valid: Tensor) -> None:
-    """Log-probabilities may be -inf, but neither NaN nor +inf, where ``valid`` is true."""
+    """Require log-probabilities wherever ``valid`` is true: -inf is allowed, NaN and +inf are not."""
     bad = (torch.isnan(tensor) | (tensor == torch.inf)) & valid
     if bool(bad.any()):
-        place = tuple(int(index) for index in bad.nonzero()[0])
+        index = tuple(int(coordinate) for coordinate in bad.nonzero()[0])
         raise ValueError(
             f"{name} {shape_of(tensor)} must be log-probabilities, without NaN or +inf (-inf is allowed), but "
-            f"{name}[{', '.join(map(str, place))}] is {tensor[place].item()} ({int(bad.sum())} such entries). "
-            "Look for a division or logarithm before."
+            f"{name}[{', '.join(map(str, index))}] is {tensor[index].item()} ({int(bad.sum())} such entries). "
+            "Look for an earlier division or logarithm."
         )
