@@ -6,7 +6,6 @@ RUN/predictions/len/test.hyp     outputs as text, and
 RUN/predictions/len/test.ref     references, for translation
 """
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
@@ -16,18 +15,16 @@ from pathlib import Path
 import torch
 
 from permalign import __version__
-from permalign.errors import DataError, PermalignError
+from permalign.errors import DataError, PermalignError, UsageError, unknown_name
 from permalign.evaluation import Answer, Report, evaluate, read_predictions, write_predictions
 from permalign.evaluation.metrics import is_translation
 from permalign.evaluation.predictions import write_text
+from permalign.files import fingerprint, write_lines
 from permalign.model import Transducer
 from permalign.saving import CONFIG, SOURCE, TARGET, WEIGHTS
-from permalign.tasks.registry import TaskChoiceError, no_such
-from permalign.tasks.writing import write_atomically
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_experiment
 from permalign.training.run_dir import RunDirectory
-from permalign.training.state import fingerprint
 
 LOADINGS = 3
 """How often to read a model that changes meanwhile, before giving up."""
@@ -37,7 +34,7 @@ def load_model(name: str | Path, device: str | None = None) -> Transducer:
     """A model on a device; None for the first GPU, or the CPU if there is none.
 
     Raises:
-        TaskChoiceError: there is no such device.
+        UsageError: there is no such device.
         DataError: the name is a path, and nothing is there; the hub is not asked.
     """
     if looks_like_path(str(name)) and not Path(name).exists():
@@ -46,7 +43,7 @@ def load_model(name: str | Path, device: str | None = None) -> Transducer:
     try:
         torch.zeros(1, device=chosen).item()
     except (RuntimeError, AssertionError):  # torch refuses in both ways
-        raise TaskChoiceError(f"{chosen!r} is no device of this machine; try cpu, or cuda:0.") from None
+        raise UsageError(f"{chosen!r} is no device of this machine; try cpu, or cuda:0.") from None
     return Transducer.from_pretrained(name).to(chosen)
 
 
@@ -63,10 +60,8 @@ def looks_like_path(name: str) -> bool:
 
 def fingerprint_of(folder: Path) -> str:
     """Tells models apart by their files."""
-    digest = hashlib.sha256(__version__.encode())
-    for name in (CONFIG, WEIGHTS, SOURCE, TARGET):
-        digest.update((folder / name).read_bytes())
-    return digest.hexdigest()
+    files = [(folder / name).read_bytes() for name in (CONFIG, WEIGHTS, SOURCE, TARGET)]
+    return fingerprint([__version__.encode(), *files])
 
 
 @dataclass(frozen=True)
@@ -111,7 +106,7 @@ class Run:
         settings = tuple(settings)
         for setting in settings:
             if not setting.startswith("task."):
-                raise TaskChoiceError(
+                raise UsageError(
                     f"{setting!r} changes nothing here; only the task's options can be set anew."
                 )
         if settings:
@@ -126,7 +121,7 @@ class Run:
             folder = self.directory.checkpoints / self.checkpoint
             known = sorted(path.name for path in self.directory.checkpoints.glob("*") if path.is_dir())
             if self.checkpoint not in known:
-                raise TaskChoiceError(no_such(f"checkpoint of {self.directory.path}", self.checkpoint, known))
+                raise UsageError(unknown_name(f"checkpoint of {self.directory.path}", self.checkpoint, known))
         if not (folder / WEIGHTS).is_file():
             raise DataError(
                 "has no model yet. It is written with the first evaluation on dev; `permalign train --resume` goes on.",
@@ -164,9 +159,9 @@ class Run:
         return f"{condition}/test"
 
     def require_split(self, split: str) -> None:
-        """A `TaskChoiceError` for a split its task does not have."""
+        """A `UsageError` for a split its task does not have."""
         if split not in self.task.splits:
-            raise TaskChoiceError(no_such(f"split of {self.task.name}", split, self.task.splits))
+            raise UsageError(unknown_name(f"split of {self.task.name}", split, self.task.splits))
 
     def beam(self, search: Search) -> int:
         """How many prefixes a search keeps."""
@@ -175,7 +170,7 @@ class Run:
     def require_grammar(self) -> None:
         """An error where outputs cannot be kept to a grammar."""
         if self.task.grammar is None:
-            raise TaskChoiceError(f"{self.task.name} has no grammar that outputs could be kept to.")
+            raise UsageError(f"{self.task.name} has no grammar that outputs could be kept to.")
         if not isinstance(self.model.target, Vocabulary):
             raise PermalignError("a grammar speaks of whole words, but this model writes pieces of words.")
 
@@ -205,9 +200,7 @@ class Run:
         write_predictions(answers, report)
         text = write_text(folder, split, report) if is_translation(self.task) else ()
         found = {"metrics": report.metrics, "signatures": report.signatures, "notes": report.notes}
-        write_atomically(
-            record, [json.dumps(self._origin(split, search) | found, indent=2, ensure_ascii=False)]
-        )
+        write_lines(record, [json.dumps(self._origin(split, search) | found, indent=2, ensure_ascii=False)])
         return [answers, record, *text]
 
     def answers(self, split: str, search: Search, *, again: bool = False) -> tuple[Answer, ...]:
@@ -224,7 +217,8 @@ class Run:
         del how["batch_size"]
         task = json.loads(json.dumps(self.options.task, default=str))
         examples = fingerprint(
-            (example.id, example.source, example.target) for example in self.task.examples(split)
+            repr((example.id, example.source, example.target)).encode()
+            for example in self.task.examples(split)
         )
         return {"task": task, "split": split, "examples": examples, "model": self._fingerprint, **how}
 

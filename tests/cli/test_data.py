@@ -114,11 +114,11 @@ def test_make_writes_once(permalign, own, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("show", "tatoba", "iid/train"), "Did you mean 'tatoeba'?"),
-        (("show", "en-ja", "iid/trian"), "Did you mean 'iid/train'?"),
+        (("show", "tatoba", "iid/train"), "did you mean 'tatoeba'?"),
+        (("show", "en-ja", "iid/trian"), "did you mean 'iid/train'?"),
         (("stats", "en-ja", "--seed", "3"), "The task en-ja has no option --seed"),
         (("stats", "own"), "The task own needs --path"),
-        (("fetch", "en-jp"), "Did you mean 'en-ja'?"),
+        (("fetch", "en-jp"), "did you mean 'en-ja'?"),
         (("show", "en-ja"), "Missing argument"),
         (("list", "--colour"), "No such option"),
     ],

@@ -174,7 +174,7 @@ def test_grammars_are_kept_to_and_bare_models_are_taken(predict, tmp_path):
     [
         (("RUN", "--beam", "2", "--n-best", "3"), 2, "--n-best 3 needs a --beam of at least 3"),
         (("RUN", "--constrained"), 2, "own has no grammar"),
-        (("RUN", "--checkpoint", "best"), 2, "There is no checkpoint"),
+        (("RUN", "--checkpoint", "best"), 2, "unknown checkpoint"),
         (("RUN", "--device", "abacus"), 2, "'abacus' is no device"),
         (("RUN", "--device", "meta"), 2, "'meta' is no device"),
         (("runs/a/model",), 1, "runs/a/model: there is no such run or model"),

@@ -19,8 +19,8 @@ def test_cells_are_listed_with_what_was_run(tmp_path):
 
 def test_wrong_words_are_answered_plainly(tmp_path):
     wrong = {
-        ("table1",): "There is no table 'table1'",
-        ("table2", "--cell", "soft/nowhere"): "There is no cell of table2 'soft/nowhere'",
+        ("table1",): "unknown table 'table1'",
+        ("table2", "--cell", "soft/nowhere"): "unknown cell of table2 'soft/nowhere'",
         ("table2", "--seeds", "one"): "--seeds is 'one'",
     }
     for words, said in wrong.items():

@@ -79,7 +79,7 @@ def test_an_average_of_kept_models(permalign, config):
     ("arguments", "code", "message"),
     [
         (["train"], 2, "give the NAME of an experiment"),
-        (["train", "arithmetic/sotf"], 1, "Did you mean 'arithmetic/soft'?"),
+        (["train", "arithmetic/sotf"], 1, "did you mean 'arithmetic/soft'?"),
         (["train", "nowhere.yaml"], 1, "there is no such file"),
         (["train", "arithmetic/soft", "--set", "training.stepz=1"], 2, "did you mean training.steps?"),
         (["train", "--resume", "nowhere"], 1, "is no run"),

@@ -5,10 +5,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from permalign.errors import DataError, PermalignError
+from permalign.errors import DataError, PermalignError, UsageError
 from permalign.tasks.catalogue import DOWNLOADS, Download, RemoteFile
 from permalign.tasks.fetch import Patience, fetch, find_download
-from permalign.tasks.registry import TaskChoiceError
 
 CONTENT = bytes(range(256)) * 2000
 HALF = len(CONTENT) // 2
@@ -260,7 +259,7 @@ def test_a_file_where_the_folder_should_be(get, tmp_path):
 
 def test_downloads_have_names():
     assert find_download("tatoeba").folder == "zh-en"
-    with pytest.raises(TaskChoiceError, match=r"no download 'tatoba'\. Did you mean 'tatoeba'"):
+    with pytest.raises(UsageError, match=r"unknown download 'tatoba'; did you mean 'tatoeba'"):
         find_download("tatoba")
 
 

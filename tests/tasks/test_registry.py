@@ -1,7 +1,8 @@
 import pytest
 
+from permalign.errors import UsageError
 from permalign.tasks.base import Task
-from permalign.tasks.registry import TASKS, TaskChoiceError, get_task, task_options
+from permalign.tasks.registry import TASKS, get_task, task_options
 
 
 def test_every_task_says_what_it_is():
@@ -25,15 +26,15 @@ def test_a_task_is_made_without_its_data(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("tatoba", {}, "There is no task 'tatoba'. Did you mean 'tatoeba'?"),
-        ("???", {}, "There is no task '???'. There are: "),
+        ("tatoba", {}, "unknown task 'tatoba'; did you mean 'tatoeba'?"),
+        ("???", {}, "unknown task '???'. Choose from: "),
         ("en-ja", {"depth": 3}, "The task en-ja has no option --depth. It takes: --data-dir."),
         ("zh-en", {"source_file": "x"}, "The task zh-en needs --target-file."),
         ("aligned", {}, "The task aligned needs --source-file and --target-file."),
     ],
 )
 def test_a_wrong_choice_says_what_there_is(name, options, words):
-    with pytest.raises(TaskChoiceError) as caught:
+    with pytest.raises(UsageError) as caught:
         get_task(name, **options)
     assert words in str(caught.value)
 

@@ -107,8 +107,9 @@ def test_a_codec_of_another_kind_is_refused(tmp_path):
         load_codec(path)
 
 
-def test_a_missing_file_or_folder_is_named(tmp_path):
+def test_a_path_that_cannot_be_read_or_written_is_named(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         Vocabulary.load(tmp_path / "nothing.json")
-    with pytest.raises(DataError, match="cannot be written"):
-        Vocabulary(["a"]).save(tmp_path / "nowhere" / "words.json")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"file/words.json: cannot be written"):
+        Vocabulary(["a"]).save(tmp_path / "file" / "words.json")

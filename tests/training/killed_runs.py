@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from tests.training.small_run import SILENT, options, remains
 
+from permalign.files import PARTIAL
 from permalign.training.running import resume, train
-from permalign.training.whole_files import PARTIAL
 
 torch.set_num_threads(1)
 ACTS = ("replace", "fsync", "rmdir")

@@ -13,14 +13,14 @@ from tests.training.small_run import SILENT, options, write_data
 from permalign import Transducer
 from permalign.errors import ConfigError, DataError, PermalignError
 from permalign.evaluation import evaluate, read_predictions
+from permalign.files import exclusive_lock
 from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.registry import get_task
 from permalign.training import average, train
 from permalign.training.experiments import experiment_names, load_experiment
-from permalign.training.locking import locked
 from permalign.training.options import RunOptions
 from permalign.training.preparation import prepare
-from permalign.training.run_dir import RunDirectory
+from permalign.training.run_dir import LOCK, RunDirectory
 from permalign.training.running import resume
 from permalign.training.state import Progress
 
@@ -113,7 +113,7 @@ def test_a_config_alone_makes_no_run(tmp_path, config):
 
 def test_a_run_is_trained_by_one_process_at_a_time(trained):
     run, data, _ = trained
-    with locked(run):
+    with exclusive_lock(run / LOCK):
         for again in (lambda: resume(run), lambda: train(options(data), run, overwrite=True)):
             with pytest.raises(PermalignError, match=f"is being trained by process {os.getpid()}. Wait"):
                 again()
@@ -247,12 +247,12 @@ def test_an_example_larger_than_a_batch_names_the_option(tmp_path):
 
 
 def test_a_metric_the_task_lacks_is_named_before_training(tmp_path):
-    with pytest.raises(ConfigError, match=r"training.metric: There is no metric of own 'bleu'"):
+    with pytest.raises(ConfigError, match=r"training.metric: unknown metric of own 'bleu'"):
         prepare(RunOptions.parse(options(write_data(tmp_path), metric="bleu")))
 
 
 def test_a_metric_that_no_data_has_is_named_before_data_is_read(tmp_path):
-    with pytest.raises(ConfigError, match=r"Did you mean 'exact_match'"):
+    with pytest.raises(ConfigError, match=r"did you mean 'exact_match'"):
         prepare(RunOptions.parse(options(tmp_path / "nowhere.jsonl", metric="exact_mach")))
 
 

@@ -11,12 +11,13 @@ import typer
 from permalign.cli.columns import print_columns, with_examples
 from permalign.cli.plain import plain_endings
 from permalign.cli.task_options import takes_task
+from permalign.errors import UsageError, unknown_name
 from permalign.tasks.base import Example, Task
 from permalign.tasks.catalogue import DOWNLOADS, Download, RemoteFile
 from permalign.tasks.fetch import Progress, find_download
 from permalign.tasks.fetch import fetch as fetch_download
 from permalign.tasks.location import data_root
-from permalign.tasks.registry import TASKS, TaskChoiceError, no_such, task_options
+from permalign.tasks.registry import TASKS, task_options
 from permalign.tasks.statistics import SideStatistics, task_statistics
 from permalign.tasks.writing import example_line, write_task
 
@@ -76,7 +77,7 @@ def show(
 ) -> None:
     """Print the first examples of a split."""
     if split not in task.splits:
-        raise TaskChoiceError(no_such(f"split of {task.name}", split, task.splits))
+        raise UsageError(unknown_name(f"split of {task.name}", split, task.splits))
     examples = task.examples(split)
     _print_notes(task)
     for example in islice(examples, number):

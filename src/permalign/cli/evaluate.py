@@ -121,15 +121,15 @@ def evaluate(
 
 def _require_sizes(run: "Run", split: str, by: Size) -> None:
     """Say before the work is done that examples have no such size."""
+    from permalign.errors import UsageError
     from permalign.evaluation.breakdown import measure_of
-    from permalign.tasks.registry import TaskChoiceError
 
     measure = measure_of(run.task, by)
     try:
         for example in run.task.examples(split):
             measure(example)
     except ValueError as error:
-        raise TaskChoiceError(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def _breakdown(run: "Run", report: "Report", by: Size) -> tuple["Group", ...]:

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
-from permalign.errors import PermalignError
-from permalign.tasks.registry import TaskChoiceError
+from permalign.errors import PermalignError, UsageError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -26,7 +25,7 @@ def plain_endings() -> Iterator[None]:
             raise PermalignError("standard output is closed; there is nowhere to write to.")
         yield
         sys.stdout.flush()
-    except TaskChoiceError as error:
+    except UsageError as error:
         raise typer.BadParameter(str(error)) from None
     except PermalignError as error:
         typer.echo(f"permalign: {error}", err=True)

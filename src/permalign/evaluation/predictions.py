@@ -9,9 +9,9 @@ from typing import Any
 from permalign.errors import DataError
 from permalign.evaluation.answers import Answer
 from permalign.evaluation.report import Report
+from permalign.files import write_lines
 from permalign.tasks.base import Example
 from permalign.tasks.files import read_text
-from permalign.tasks.writing import write_atomically
 
 JUDGEMENTS = ("executes_right", "well_formed")
 
@@ -21,7 +21,7 @@ def write_predictions(path: str | Path, report: Report) -> None:
 
     The file appears complete or not at all, and replaces one that is there.
     """
-    write_atomically(Path(path), (prediction_line(answer) for answer in report.answers))
+    write_lines(Path(path), (prediction_line(answer) for answer in report.answers))
 
 
 def prediction_line(answer: Answer) -> str:
@@ -56,8 +56,8 @@ def read_predictions(path: str | Path) -> tuple[Answer, ...]:
 def write_text(folder: str | Path, name: str, report: Report) -> tuple[Path, Path]:
     """Write references and outputs as ``name.ref`` and ``name.hyp``, one sentence a line; returns their paths."""
     references, outputs = (Path(folder) / f"{name}.{kind}" for kind in ("ref", "hyp"))
-    write_atomically(references, (answer.reference for answer in report.answers))
-    write_atomically(outputs, (answer.text for answer in report.answers))
+    write_lines(references, (answer.reference for answer in report.answers))
+    write_lines(outputs, (answer.text for answer in report.answers))
     return references, outputs
 
 

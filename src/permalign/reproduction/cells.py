@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from permalign.tasks.registry import TaskChoiceError, no_such
+from permalign.errors import UsageError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Table:
         wanted = [pattern if "/" in pattern else f"{pattern}/*" for pattern in patterns]
         for pattern in wanted:
             if not any(fnmatchcase(cell.name, pattern) for cell in self.cells):
-                raise TaskChoiceError(no_such(f"cell of {self.name}", pattern, self.by_name))
+                raise UsageError(unknown_name(f"cell of {self.name}", pattern, self.by_name))
         return [
             cell
             for cell in self.cells

@@ -20,7 +20,6 @@ from permalign.errors import PermalignError
 from permalign.reproduction.cells import Cell
 from permalign.reproduction.records import Records, RunKey
 from permalign.reproduction.work import BUSY, Job
-from permalign.tasks.registry import TaskChoiceError
 
 PATIENCE = 300.0
 """Seconds that a process has to save its run when it is asked to stop."""
@@ -71,7 +70,7 @@ def make_plan(
         for cell in cells:
             try:
                 key = RunKey.of(cell, seed, settings)
-            except (PermalignError, TaskChoiceError) as error:
+            except PermalignError as error:
                 plan.impossible[cell.name] = str(error)
                 continue
             record = records.read(key.name)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from permalign.errors import PermalignError
 from permalign.evaluation.plots import TITLES
+from permalign.files import atomic_file
 from permalign.reproduction.cells import Table
 from permalign.reproduction.records import Records
 from permalign.reproduction.summary import CellResult, summarise
 from permalign.reproduction.tables import DEEPER, DEEPEST
-from permalign.training.whole_files import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,5 +148,5 @@ def _axes(path: Path, size: tuple[float, float]) -> "Iterator[Any]":
     axes = figure.subplots()
     axes.grid(alpha=0.3)
     yield axes
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         figure.savefig(file, dpi=150, format=path.suffix.removeprefix("."))

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from permalign.errors import DataError
+from permalign.files import atomic_file
 from permalign.reproduction.cells import Cell
 from permalign.training.experiments import load_experiment
-from permalign.training.whole_files import whole_file
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Records:
 
     def write(self, record: RunRecord) -> None:
         """Keep a record, in the place of an older one."""
-        with whole_file(self.path(record.run)) as file:
+        with atomic_file(self.path(record.run)) as file:
             text = json.dumps(asdict(record), indent=1, ensure_ascii=False)
             file.write_text(text + "\n", encoding="utf-8")
 

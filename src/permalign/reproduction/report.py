@@ -8,10 +8,10 @@ from typing import Any
 
 from permalign.evaluation.plots import TITLES
 from permalign.evaluation.significance import Spread
+from permalign.files import atomic_file
 from permalign.reproduction.cells import Row, Table
 from permalign.reproduction.records import Records
 from permalign.reproduction.summary import CellResult, p_values, summarise
-from permalign.training.whole_files import whole_file
 
 NOT_RUN = "not run"
 
@@ -26,7 +26,7 @@ def write_report(
     values = as_json(table, results, settings)
     texts = as_markdown(table, results, settings), json.dumps(values, indent=1, ensure_ascii=False) + "\n"
     for path, text in zip(paths, texts, strict=True):
-        with whole_file(path) as file:
+        with atomic_file(path) as file:
             file.write_text(text, encoding="utf-8")
     return paths
 

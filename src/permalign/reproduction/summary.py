@@ -8,7 +8,6 @@ from permalign.errors import PermalignError
 from permalign.evaluation.significance import Spread, permutation_test
 from permalign.reproduction.cells import Cell, Column, Table
 from permalign.reproduction.records import Records, RunKey, RunRecord, unpacked
-from permalign.tasks.registry import TaskChoiceError
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ def summarise(table: Table, records: Records, settings: Iterable[str] = ()) -> d
     for cell in table.cells:
         try:
             key = RunKey.of(cell, 0, settings)
-        except (PermalignError, TaskChoiceError) as error:
+        except PermalignError as error:
             results[cell.name] = CellResult(cell, None, (), str(error))
             continue
         family = key.name.removesuffix("0")

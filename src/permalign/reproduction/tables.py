@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from permalign.errors import UsageError, unknown_name
 from permalign.reproduction.cells import Column, Row, Table, Trial
 from permalign.reproduction.systems import System, both_decodings, condition_settings
-from permalign.tasks.registry import TaskChoiceError, no_such
 
 COUNTING = ("model.reorderer.encoder=sums", "model.reorderer.straight=free")
 BEST_OF_FOUR = {
@@ -382,5 +382,5 @@ TABLES = {"table2": table2, "table3": table3, "table4": table4, "table5": table5
 def get_table(name: str) -> Table:
     """A table by its name."""
     if name not in TABLES:
-        raise TaskChoiceError(no_such("table", name, TABLES))
+        raise UsageError(unknown_name("table", name, TABLES))
     return TABLES[name]()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from permalign.files import atomic_file
 from permalign.reproduction.records import Records, RunRecord
-from permalign.training.whole_files import whole_file
 
 HEAD = """# Every run that was recorded
 
@@ -20,7 +20,7 @@ def write_trail(records: Records, folder: str | Path) -> Path:
     names = sorted(path.stem for path in records.folder.glob("*.json"))
     lines = [_line(record) for name in names if (record := records.read(name))]
     path = Path(folder) / "trail.md"
-    with whole_file(path) as file:
+    with atomic_file(path) as file:
         file.write_text(HEAD + "".join(lines), encoding="utf-8")
     return path
 

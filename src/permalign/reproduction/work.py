@@ -7,13 +7,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from permalign.errors import ConfigError, PermalignError
+from permalign.files import LockedError, exclusive_lock
 from permalign.reproduction.cells import Trial
 from permalign.reproduction.records import Records, RunKey, RunRecord, packed
 
@@ -164,24 +163,6 @@ def use_decoding(reorderer: object, decoding: str) -> None:
     cast(Any, reorderer).decoding = decoding
 
 
-@contextmanager
-def alone(path: Path) -> Iterator[bool]:
-    """Whether no other process holds this lock; it is held meanwhile, and freed with the process in any case."""
-    try:
-        import fcntl
-    except ImportError:  # such a system has other locks; there, do not start two grids at once
-        yield True
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
 def end_with_parent() -> None:
     """Stop politely when whoever started this process is gone: then its end of our input closes."""
 
@@ -196,16 +177,17 @@ def main(line: str) -> int:
     """Do a job; the result is a code to exit with."""
     end_with_parent()
     job = Job.from_json(line)
-    with alone(job.runs / ".locks" / job.key.name) as free:
-        if not free:
-            return BUSY
-        try:
-            work(job)
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except Exception:
-            traceback.print_exc()
-            return FAILED
+    try:
+        with exclusive_lock(job.runs / ".locks" / job.key.name):
+            try:
+                work(job)
+            except KeyboardInterrupt:
+                return INTERRUPTED
+            except Exception:
+                traceback.print_exc()
+                return FAILED
+    except LockedError:
+        return BUSY
     return 0
 
 

@@ -16,10 +16,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from permalign import __version__
-from permalign.errors import DataError, PermalignError
+from permalign.errors import DataError, PermalignError, UsageError, unknown_name
 from permalign.tasks.catalogue import DOWNLOADS, Download, RemoteFile
 from permalign.tasks.location import data_root
-from permalign.tasks.registry import TaskChoiceError, no_such
 
 Progress = Callable[[RemoteFile, int], None]
 """Called with a file and how many of its bytes are there."""
@@ -56,11 +55,11 @@ class _RangeRefusedError(_AttemptFailedError):
 
 
 def find_download(name: str) -> Download:
-    """The download of that name, or a `TaskChoiceError` that names the nearest."""
+    """The download of that name, or a `UsageError` that names the nearest."""
     for download in DOWNLOADS:
         if download.name == name:
             return download
-    raise TaskChoiceError(no_such("download", name, [download.name for download in DOWNLOADS]))
+    raise UsageError(unknown_name("download", name, [download.name for download in DOWNLOADS]))
 
 
 def fetch(

@@ -5,9 +5,8 @@ these names.
 """
 
 import inspect
-from collections.abc import Iterable
-from difflib import get_close_matches
 
+from permalign.errors import UsageError, unknown_name
 from permalign.tasks.arithmetic import Arithmetic
 from permalign.tasks.base import Task
 from permalign.tasks.geoquery import GeoQuery
@@ -31,50 +30,38 @@ _TASK_CLASSES: tuple[type[Task], ...] = (
 TASKS: dict[str, type[Task]] = {task.name: task for task in _TASK_CLASSES}
 
 
-class TaskChoiceError(ValueError):
-    """There is no such task, or split, or option of a task; the message names the nearest one."""
-
-
 def get_task(name: str, **options: object) -> Task:
     """Make a task, without reading its data yet.
 
     >>> get_task("en-jp")
     Traceback (most recent call last):
         ...
-    permalign.tasks.registry.TaskChoiceError: There is no task 'en-jp'. Did you mean 'en-ja'? ...
+    permalign.errors.UsageError: unknown task 'en-jp'; did you mean 'en-ja'? ...
 
     Raises:
-        TaskChoiceError: there is no such task, or it does not take these options or their values.
+        UsageError: there is no such task, or it does not take these options or their values.
     """
     task = TASKS.get(name)
     if task is None:
-        raise TaskChoiceError(no_such("task", name, TASKS))
+        raise UsageError(unknown_name("task", name, TASKS))
     known = task_options(name)
     for option in options:
         if option not in known:
             takes = ", ".join(_flag(known_option) for known_option in known) or "none"
-            raise TaskChoiceError(f"The task {name} has no option {_flag(option)}. It takes: {takes}.")
+            raise UsageError(f"The task {name} has no option {_flag(option)}. It takes: {takes}.")
     missing = [_flag(option) for option, required in known.items() if required and option not in options]
     if missing:
-        raise TaskChoiceError(f"The task {name} needs {' and '.join(missing)}.")
+        raise UsageError(f"The task {name} needs {' and '.join(missing)}.")
     try:
         return task(**options)
     except ValueError as error:
-        raise TaskChoiceError(f"The task {name} cannot be made so: {error}") from error
+        raise UsageError(f"The task {name} cannot be made so: {error}") from error
 
 
 def task_options(name: str) -> dict[str, bool]:
     """The options of a task, each with whether it has to be given."""
     parameters = inspect.signature(TASKS[name]).parameters.values()
     return {parameter.name: parameter.default is parameter.empty for parameter in parameters}
-
-
-def no_such(kind: str, name: str, known: Iterable[str]) -> str:
-    """A sentence that says what there is instead, the nearest name first."""
-    names = list(known)
-    nearest = get_close_matches(name, names, n=1, cutoff=0.5)
-    question = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return f"There is no {kind} {name!r}.{question} There are: {', '.join(names)}."
 
 
 def _flag(option: str) -> str:

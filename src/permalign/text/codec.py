@@ -1,7 +1,6 @@
 """What turns tokens into numbers and back, and the JSON files it is kept in."""
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from permalign.errors import DataError
+from permalign.files import write_text
 
 PADDING, UNKNOWN, BEGIN, END = SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 PADDING_ID, UNKNOWN_ID, BEGIN_ID, END_ID = range(len(SPECIALS))
@@ -96,16 +96,8 @@ def until_end(numbers: Iterable[int], size: int) -> list[int]:
 
 def write_codec(path: str | Path, kind: str, content: object) -> None:
     """Write a codec's JSON file so that it is there completely or not at all."""
-    path = Path(path)
     record = {"format": f"permalign {kind}", "version": FORMAT_VERSION, "content": content}
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        temporary.write_text(json.dumps(record, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror}).", path) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(Path(path), json.dumps(record, ensure_ascii=False, indent=0) + "\n")
 
 
 def read_codec(path: str | Path, *kinds: str) -> tuple[str, object]:

@@ -1,9 +1,9 @@
 """Which examples make a batch, and in which order batches come; without torch."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
+from permalign.files import fingerprint
 from permalign.tasks.seeded import shuffled
 
 Lengths = tuple[int, int]
@@ -142,4 +142,4 @@ class BucketSampler:
             self._shuffle,
             self._short_to_long,
         )
-        return hashlib.sha256(repr(settings).encode()).hexdigest()
+        return fingerprint([repr(settings).encode()])

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from permalign.errors import ConfigError
-from permalign.tasks.registry import TaskChoiceError
+from permalign.errors import ConfigError, UsageError
 from permalign.training.options import RunOptions
 
 PLACES = {"task.path", "task.source_file", "task.target_file", "task.data_dir"}
@@ -51,7 +50,7 @@ class Conditions:
                 int(record["total"]),
                 RunOptions.parse(record["options"]),
             )
-        except (KeyError, TypeError, ConfigError, TaskChoiceError) as error:
+        except (KeyError, TypeError, ConfigError, UsageError) as error:
             raise ValueError(f"conditions of the run: {error}") from None
 
     def differences(self, now: "Conditions") -> list[str]:

@@ -11,14 +11,13 @@ from typing import Any
 
 import yaml
 
-from permalign.errors import ConfigError, DataError
-from permalign.tasks.registry import TaskChoiceError, no_such
+from permalign.errors import ConfigError, DataError, UsageError, unknown_name
 from permalign.training.options import RunOptions
 
 EXTENDS = "extends"
 
 
-class SettingError(ConfigError, TaskChoiceError):
+class SettingError(ConfigError, UsageError):
     """A setting of the command line is wrong, and not the file that it changes."""
 
 
@@ -82,7 +81,7 @@ def load_changed_values(name: str, settings: Iterable[str] = ()) -> dict[str, An
 def _is_right(values: Mapping[str, Any]) -> bool:
     try:
         RunOptions.parse(values)
-    except (ConfigError, TaskChoiceError):
+    except (ConfigError, UsageError):
         return False
     return True
 
@@ -140,7 +139,7 @@ def _find(name: str, beside: Path | None = None) -> tuple[Traversable | Path, Pa
     if name.endswith((".yaml", ".yml")):
         raise DataError("there is no such file.", path)
     raise ConfigError(
-        no_such("experiment", name, experiment_names()) + " A path to a YAML file works as well."
+        unknown_name("experiment", name, experiment_names()) + " A path to a YAML file works as well."
     )
 
 

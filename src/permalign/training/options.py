@@ -14,9 +14,9 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from permalign.config import ModelOptions, Options, Width
-from permalign.errors import ConfigError
+from permalign.errors import ConfigError, unknown_name
 from permalign.tasks.base import Task
-from permalign.tasks.registry import get_task, no_such
+from permalign.tasks.registry import get_task
 
 
 class SideOptions(Options):
@@ -144,7 +144,7 @@ class RunOptions(Options):
         """A `ConfigError` if the task has no such splits. May read the data of a task that has its own files."""
         for option, split in (("train", self.train), ("dev", self.dev)):
             if split not in task.splits:
-                raise ConfigError(f"{option}: " + no_such(f"split of {task.name}", split, task.splits))
+                raise ConfigError(f"{option}: " + unknown_name(f"split of {task.name}", split, task.splits))
 
     def require_fit(self) -> None:
         """A `ConfigError` for options that contradict each other, with a way out."""

@@ -7,13 +7,13 @@ from random import Random
 
 import torch
 
-from permalign.errors import ConfigError
+from permalign.errors import ConfigError, unknown_name
 from permalign.evaluation import main_metric, report_of
 from permalign.evaluation.metrics import TRANSLATION_METRICS, is_translation
+from permalign.files import fingerprint
 from permalign.heads.base import Head
 from permalign.model import Transducer
 from permalign.tasks.base import Example, Task
-from permalign.tasks.registry import no_such
 from permalign.tasks.seeded import shuffled
 from permalign.text.batching import Batches
 from permalign.text.codec import SPECIALS, Codec
@@ -21,7 +21,6 @@ from permalign.text.names import NamedWords
 from permalign.text.subwords import Subwords
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.options import RunOptions, SideOptions
-from permalign.training.state import fingerprint
 
 DEFAULT_PIECES = 8000
 METRICS = ("exact_match", "token_accuracy", "execution_accuracy", "well_formed")
@@ -71,6 +70,7 @@ def prepare(options: RunOptions) -> Prepared:
             raise ConfigError(
                 f"{option}: the split {getattr(options, option)} of {task.name} has no examples."
             )
+    pairs = [(example.source, example.target) for example in examples]
     names = _names(options, task)
     source = learn_codec(options.text.source, [example.source for example in examples], names)
     target = learn_codec(options.text.target, [example.target for example in examples])
@@ -84,7 +84,7 @@ def prepare(options: RunOptions) -> Prepared:
         _some(dev, options.training.dev_examples),
         model,
         _metric(options, task, dev),
-        fingerprint([*((example.source, example.target) for example in examples), *(names or {}).items()]),
+        fingerprint(repr(pair).encode() for pair in (*pairs, *(names or {}).items())),
         len(examples) - len(written),
         unread,
     )
@@ -95,7 +95,7 @@ def _require_possible_metric(options: RunOptions, task: Task) -> None:
     possible = (*METRICS, *(TRANSLATION_METRICS if is_translation(task) else ()))
     metric = options.training.metric
     if metric is not None and metric not in possible:
-        raise ConfigError("training.metric: " + no_such(f"metric of {task.name}", metric, possible))
+        raise ConfigError("training.metric: " + unknown_name(f"metric of {task.name}", metric, possible))
 
 
 def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
@@ -103,7 +103,7 @@ def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
     metric = options.training.metric or main_metric(task)
     known = report_of(task, [(dev[0], dev[0].target, 0.0)]).metrics
     if metric not in known:
-        raise ConfigError("training.metric: " + no_such(f"metric of {task.name}", metric, known))
+        raise ConfigError("training.metric: " + unknown_name(f"metric of {task.name}", metric, known))
     return metric
 
 

@@ -17,13 +17,11 @@ import yaml
 from permalign import __version__
 from permalign.errors import DataError, PermalignError
 from permalign.evaluation import Report, write_predictions
+from permalign.files import PARTIAL, atomic_file, atomic_folder, mirror_folder, write_text
 from permalign.model import Transducer
-from permalign.tasks.registry import TaskChoiceError
 from permalign.training.experiments import load_experiment
-from permalign.training.locking import LOCK
 from permalign.training.options import RunOptions
 from permalign.training.state import Progress
-from permalign.training.whole_files import PARTIAL, mirror_folder, whole_file, whole_folder
 
 PARTS = (
     "environment.json",
@@ -37,6 +35,7 @@ PARTS = (
     "attempts",
 )
 DEV_PREDICTIONS = "dev.jsonl"
+LOCK = ".lock"
 PACKAGES = (
     "torch",
     "numpy",
@@ -88,7 +87,7 @@ class RunDirectory:
             return False
         try:
             self.read_options()
-        except (PermalignError, TaskChoiceError):
+        except PermalignError:
             return False
         return True
 
@@ -98,19 +97,16 @@ class RunDirectory:
         for name in reversed(PARTS):  # what makes it a run goes last, so that a kill leaves nothing unknown
             place = self.path / name
             shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-        with whole_file(self.path / "environment.json") as file:
-            file.write_text(json.dumps(environment(), indent=2) + "\n", encoding="utf-8")
-        with whole_file(self.config) as file:
-            values = options.model_dump(mode="json")
-            values["task"] = _from_anywhere(values["task"])
-            file.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        write_text(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
+        values = options.model_dump(mode="json")
+        values["task"] = _from_anywhere(values["task"])
+        write_text(self.config, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def note(self, **facts: object) -> None:
         """Add to what is known of how the run is made."""
         place = self.path / PARTS[0]
         known = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
-        with whole_file(place) as file:
-            file.write_text(json.dumps(known | facts, indent=2) + "\n", encoding="utf-8")
+        write_text(place, json.dumps(known | facts, indent=2) + "\n")
 
     def read_options(self) -> RunOptions:
         """The options the run was begun with."""
@@ -127,25 +123,27 @@ class RunDirectory:
         place = self.checkpoint(step)
         if place.exists():  # of a sitting that was killed before it wrote its state
             shutil.rmtree(place)
-        with whole_folder(place) as folder:
+        with atomic_folder(place) as folder:
             model.save_pretrained(folder)
             write_predictions(folder / DEV_PREDICTIONS, report)
 
     def settle(self, progress: Progress, model: Transducer) -> None:
         """Make everything follow from the state: the last model, the best one and its answers, no others kept."""
-        for leftover in self.path.rglob(".*.partial"):
+        for leftover in self.path.rglob(f".*{PARTIAL}"):
+            if self.predictions in leftover.parent.parents:  # another process may be evaluating
+                continue
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         kept = {self.checkpoint(step) for step, _ in progress.kept}
         for folder in set(self.checkpoints.glob("step-*")) - kept:
             shutil.rmtree(folder)
         last = self.checkpoints / f".now{PARTIAL}"
         model.save_pretrained(last)
-        mirror_folder(last, self.checkpoints / "last", leave_out=DEV_PREDICTIONS)
+        mirror_folder(last, self.checkpoints / "last", exclude=DEV_PREDICTIONS)
         shutil.rmtree(last)
         if progress.kept:
             best = self.checkpoint(progress.kept[0][0])
-            mirror_folder(best, self.model, leave_out=DEV_PREDICTIONS)
-            with whole_file(self.predictions / DEV_PREDICTIONS) as file:
+            mirror_folder(best, self.model, exclude=DEV_PREDICTIONS)
+            with atomic_file(self.predictions / DEV_PREDICTIONS) as file:
                 shutil.copyfile(best / DEV_PREDICTIONS, file)
 
 

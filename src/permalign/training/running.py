@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 
+from permalign.files import exclusive_lock
 from permalign.training import loop
 from permalign.training.display import Display, default_display
-from permalign.training.locking import locked
 from permalign.training.options import RunOptions
 from permalign.training.preparation import Prepared, prepare
-from permalign.training.run_dir import RunDirectory
+from permalign.training.run_dir import LOCK, RunDirectory
 from permalign.training.session import Session
 from permalign.training.state import Progress
 
@@ -50,7 +50,7 @@ def train(
     if accelerator.is_main_process:
         run.require_free(overwrite)
     prepared = prepare(options)
-    with _alone(run, accelerator):
+    with _locked(run, accelerator):
         if accelerator.is_main_process:
             run.create(options, overwrite)
         accelerator.wait_for_everyone()
@@ -62,13 +62,19 @@ def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
     run = RunDirectory(run_dir)
     options = run.read_options()
     accelerator = make_accelerator()
-    with _alone(run, accelerator):
+    with _locked(run, accelerator):
         return _sit(options, prepare(options), run, accelerator, display)
 
 
-def _alone(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[None]:
+def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[None]:
     """No other program trains this run meanwhile; the main process sees to that for all."""
-    return locked(run.path) if accelerator.is_main_process else nullcontext()
+    if not accelerator.is_main_process:
+        return nullcontext()
+    return exclusive_lock(
+        run.path / LOCK,
+        f"{run.path} is being trained",
+        "Wait until it ends, or stop it (Ctrl-C there saves the run).",
+    )
 
 
 def make_accelerator() -> Accelerator:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import random
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,9 +21,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from permalign.errors import DataError
+from permalign.files import atomic_folder
 from permalign.text.sampler import BucketSampler
 from permalign.training.conditions import Conditions
-from permalign.training.whole_files import whole_folder
 
 STATE, WEIGHTS, OPTIMISER = "state.json", "model.safetensors", "optimiser.safetensors"
 
@@ -81,7 +81,7 @@ class Weights:
         """Write everything in one act, and forget what was written before."""
         name = f"step-{progress.step:07d}"
         if not (folder / name).exists():  # what is there is the same
-            with whole_folder(folder / name) as place:
+            with atomic_folder(folder / name) as place:
                 save_file(_own_memory(self.model.state_dict()), place / WEIGHTS)
                 save_file(_own_memory(_flat(self.optimiser.state_dict()["state"])), place / OPTIMISER)
                 record = {
@@ -170,14 +170,6 @@ def noise_of_step(seed: int, step: int, process: int) -> None:
     torch.manual_seed(number)  # of every device
     random.seed(number)
     numpy.random.seed(number % 2**32)
-
-
-def fingerprint(parts: Iterable[object]) -> str:
-    """A short name of some data."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(repr(part).encode())
-    return digest.hexdigest()
 
 
 def _flat(state: Mapping[int, Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from permalign.errors import DataError
+from permalign.files import write_text
 from permalign.training.display import Display
 from permalign.training.run_dir import RunDirectory
-from permalign.training.whole_files import whole_file
 
 
 class Tracker:
@@ -31,8 +31,7 @@ class Tracker:
             kept = [
                 line for number, line in enumerate(_whole_lines(run), 1) if _step(run, number, line) <= step
             ]
-            with whole_file(run.metrics) as file:
-                file.write_text("".join(kept), encoding="utf-8")
+            write_text(run.metrics, "".join(kept))
             self._file = run.metrics.open("a", encoding="utf-8")
             self._events = SummaryWriter(str(run.events), purge_step=step + 1)
             display.begin(step, total)

@@ -8,12 +8,12 @@ import yaml
 from sqlalchemy.exc import SQLAlchemyError
 
 from permalign.errors import ConfigError, PermalignError
+from permalign.files import write_text
 from permalign.training.display import Display
 from permalign.training.experiments import SettingError, load_changed_values, merged
 from permalign.training.options import RunOptions
 from permalign.training.ranges import Range, Value, default_ranges
 from permalign.training.running import train
-from permalign.training.whole_files import whole_file
 
 BEST = "best.yaml"
 COMPLETE = (optuna.trial.TrialState.COMPLETE,)
@@ -176,5 +176,4 @@ def _write_best(path: Path, values: Mapping[str, object], study: optuna.Study) -
     best = study.best_trial
     options = RunOptions.parse(_with(values, best.params)).model_dump(mode="json")
     options["description"] = f"Best of {len(study.trials)} trials, {best.value} on dev."
-    with whole_file(path) as file:
-        file.write_text(yaml.safe_dump(options, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    write_text(path, yaml.safe_dump(options, sort_keys=False, allow_unicode=True))
