@@ -15,6 +15,19 @@ def shape_of(tensor: Tensor) -> str:
     return str(tuple(tensor.shape))
 
 
+def require_at_least_one(**counts: int) -> None:
+    """Require that each of these arguments is 1 or more."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} is {count}, but must be at least 1.")
+
+
+def require_dropout(dropout: float) -> None:
+    """Require a dropout rate below 1."""
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout is {dropout}, but must lie in 0 <= dropout < 1.")
+
+
 def require_floats(tensors: Mapping[str, Tensor]) -> None:
     """Require float32 or float64 tensors that share one dtype and one device."""
     first_name, first = next(iter(tensors.items()))

@@ -42,3 +42,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
     return f"unknown {kind} {name!r}{hint} Choose from: {', '.join(names)}."
+
+
+def excerpt(text: str, max_length: int = 80) -> str:
+    """A text in quotes, shortened if it is long, for messages.
+
+    >>> print(excerpt("jump twice"), excerpt("((((1+2)+3)+4)+5)", max_length=8))
+    'jump twice' '((((1...'
+    """
+    return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")

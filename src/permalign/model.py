@@ -11,6 +11,7 @@ from huggingface_hub import ModelHubMixin
 from torch import Tensor, nn
 
 from permalign.building import build_encoder, build_head, build_reorderer, build_words
+from permalign.checks import require_at_least_one
 from permalign.config import ModelOptions
 from permalign.decoding.beam import Hypothesis, beam_search
 from permalign.decoding.constraint import AllowedWords, Constraint, constraint_of
@@ -19,7 +20,7 @@ from permalign.decoding.ranking import LogLikelihood, of_mixture, pooled, ranked
 from permalign.decoding.reasons import Reasons, reasons_of
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
 from permalign.heads.words import width_after
-from permalign.prediction import Explanation, Prediction, require_at_least_one, require_words, tokenised
+from permalign.prediction import Explanation, Prediction, require_words, tokenised
 from permalign.reorderers.base import Reordering
 from permalign.saving import (
     MODEL_CARD,

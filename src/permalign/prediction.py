@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from permalign.errors import excerpt
 from permalign.showing import ShownInNotebooks
 from permalign.structures import Derivation, Segment, bracketed
 
@@ -87,15 +88,10 @@ def tokenised(sentences: Sequence[str | Sequence[str]], what: str = "sentence") 
     [['how', 'many', 'states', '?'], ['how', 'many']]
     """
     if isinstance(sentences, str):
-        raise ValueError(f"expected a list of {what}s, but got one string; write [{excerpt(sentences)}].")
+        raise ValueError(
+            f"expected a list of {what}s, but got one string; write [{excerpt(sentences, max_length=40)}]."
+        )
     return [sentence.split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]
-
-
-def require_at_least_one(**numbers: int) -> None:
-    """Counts that must be positive."""
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"{name} is {number}, but must be at least 1.")
 
 
 def require_words(sentences: Sequence[Sequence[object]]) -> None:
@@ -103,8 +99,3 @@ def require_words(sentences: Sequence[Sequence[object]]) -> None:
     for place, sentence in enumerate(sentences):
         if not sentence:
             raise ValueError(f"sentence {place} is empty, but a model needs at least one word. Leave it out.")
-
-
-def excerpt(text: str) -> str:
-    """A text as Python writes it, cut if it is long."""
-    return repr(text if len(text) <= 40 else text[:37] + "...")

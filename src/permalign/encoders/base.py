@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from permalign.checks import require_lengths, require_range, shape_of
+from permalign.checks import require_at_least_one, require_lengths, require_range, shape_of
 from permalign.shapes import Bool, Float, Int
 
 
@@ -49,7 +49,7 @@ class Unchanged(Encoder):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        require_options(width=width)
+        require_at_least_one(width=width)
         self.input_width = self.width = width
 
     def forward(
@@ -68,12 +68,3 @@ def padding(lengths: Int[Tensor, " batch"], room: int) -> Bool[Tensor, "batch ro
             [False, False, False]])
     """
     return torch.arange(room, device=lengths.device) >= lengths[:, None]
-
-
-def require_options(dropout: float = 0.0, **counts: int) -> None:
-    """The options that layers share: a rate of dropout, and numbers of at least 1."""
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} is {count}, but must be at least 1.")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout is {dropout}, but must lie in 0 <= dropout < 1.")

@@ -3,7 +3,8 @@
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from permalign.encoders.base import Encoder, require_options
+from permalign.checks import require_at_least_one, require_dropout
+from permalign.encoders.base import Encoder
 from permalign.shapes import Float, Int
 
 
@@ -26,7 +27,8 @@ class BiLstmEncoder(Encoder):
 
     def __init__(self, input_width: int, width: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        require_options(dropout, input_width=input_width, width=width, layers=layers)
+        require_at_least_one(input_width=input_width, width=width, layers=layers)
+        require_dropout(dropout)
         if width % 2:
             raise ValueError(f"width is {width}, but must be even: a forward and a backward half.")
         self.input_width, self.width = input_width, width

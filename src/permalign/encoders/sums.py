@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from permalign.encoders.base import Encoder, padding, require_options
+from permalign.checks import require_at_least_one, require_dropout
+from permalign.encoders.base import Encoder, padding
 from permalign.shapes import Float, Int
 
 
@@ -29,7 +30,8 @@ class SummingEncoder(Encoder):
 
     def __init__(self, input_width: int, width: int, sums: int = 4, dropout: float = 0.0) -> None:
         super().__init__()
-        require_options(dropout, input_width=input_width, width=width, sums=sums)
+        require_at_least_one(input_width=input_width, width=width, sums=sums)
+        require_dropout(dropout)
         if width % 2 or sums >= width // 2:
             raise ValueError(
                 f"width is {width} and sums is {sums}, but the width must be even and each half of it needs room for "

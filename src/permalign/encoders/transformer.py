@@ -5,7 +5,8 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from permalign.encoders.base import Encoder, padding, require_options
+from permalign.checks import require_at_least_one, require_dropout
+from permalign.encoders.base import Encoder, padding
 from permalign.shapes import Float, Int
 
 
@@ -31,9 +32,10 @@ class TransformerEncoder(Encoder):
         self, input_width: int, width: int, layers: int = 2, attention_heads: int = 4, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        require_options(
-            dropout, input_width=input_width, width=width, layers=layers, attention_heads=attention_heads
+        require_at_least_one(
+            input_width=input_width, width=width, layers=layers, attention_heads=attention_heads
         )
+        require_dropout(dropout)
         if width % 2 or width % attention_heads:
             raise ValueError(
                 f"width is {width}, but must be even and a multiple of attention_heads ({attention_heads}), "

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from permalign.encoders.base import Encoder, padding, require_options
+from permalign.checks import require_at_least_one, require_dropout
+from permalign.encoders.base import Encoder, padding
 from permalign.shapes import Float, Int
 
 
@@ -27,7 +28,8 @@ class WindowEncoder(Encoder):
 
     def __init__(self, input_width: int, width: int, reach: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        require_options(dropout, input_width=input_width, width=width, reach=reach)
+        require_at_least_one(input_width=input_width, width=width, reach=reach)
+        require_dropout(dropout)
         if width % 2:
             raise ValueError(
                 f"width is {width}, but must be even: one half for the word, one for its window."

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.base import Decoder, Head
 from permalign.heads.recurrent import (
     LstmStack,
@@ -16,15 +17,7 @@ from permalign.heads.recurrent import (
     top,
     weighted_sum,
 )
-from permalign.heads.words import (
-    WordSoftmax,
-    require_dropout,
-    require_sizes,
-    require_states,
-    require_target,
-    width_after,
-    with_end,
-)
+from permalign.heads.words import WordSoftmax, require_states, require_target, width_after, with_end
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -86,7 +79,7 @@ class AttentionHead(Head):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_sizes(width=width, embedding=embedding, hidden=hidden, layers=layers)
+        require_at_least_one(width=width, embedding=embedding, hidden=hidden, layers=layers)
         require_dropout(dropout)
         self.width, self.words, self.hidden = width, words, hidden
         self.encoder = encoder

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from permalign.heads.words import require_dropout, require_sizes
+from permalign.checks import require_at_least_one, require_dropout
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -48,7 +48,7 @@ class OutputContext(nn.Module):
         context: Literal["full"] | int = "full",
     ) -> None:
         super().__init__()
-        require_sizes(words=words, embedding=embedding, hidden=hidden, layers=layers)
+        require_at_least_one(words=words, embedding=embedding, hidden=hidden, layers=layers)
         require_dropout(dropout)
         self.width, self.layers = hidden, layers
         self.last = _last_words(context)  # None for all

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from permalign.heads.words import require_sizes
+from permalign.checks import require_at_least_one
 from permalign.shapes import Float
 
 
@@ -24,7 +24,7 @@ class PhraseCells(nn.Module):
 
     def __init__(self, width: int, longest: int) -> None:
         super().__init__()
-        require_sizes(width=width, longest=longest)
+        require_at_least_one(width=width, longest=longest)
         self.reading = nn.ModuleList(nn.Conv1d(width, width, words) for words in range(2, longest + 1))
         self.weighing = nn.Linear(width, 1)
 

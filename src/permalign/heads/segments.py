@@ -6,18 +6,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.base import Head
 from permalign.heads.phrase_cells import PhraseCells
 from permalign.heads.segment_words import History, SegmentWords
 from permalign.heads.segments_decoder import SegmentsDecoder
-from permalign.heads.words import (
-    require_dropout,
-    require_room,
-    require_sizes,
-    require_states,
-    require_target,
-    width_after,
-)
+from permalign.heads.words import require_room, require_states, require_target, width_after
 from permalign.kernels.layout import span_offsets
 from permalign.shapes import Float, Int
 from permalign.structures import (
@@ -84,7 +78,7 @@ class SegmentsHead(Head):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_sizes(width=width, longest_segment=longest_segment, longest_phrase=longest_phrase)
+        require_at_least_one(width=width, longest_segment=longest_segment, longest_phrase=longest_phrase)
         require_dropout(dropout)
         if encoder is not None and longest_phrase > 1:
             raise ValueError(

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from permalign.checks import require_at_least_one
 from permalign.heads.aligned_words import AlignedWords
 from permalign.heads.base import Head
 from permalign.heads.output_context import OutputContext
 from permalign.heads.ssnt_decoder import SsntDecoder
-from permalign.heads.words import require_sizes, require_states, require_target, width_after, with_end
+from permalign.heads.words import require_states, require_target, width_after, with_end
 from permalign.shapes import Bool, Float, Int
 from permalign.structures import MonotoneAlignment, Segment
 
@@ -58,7 +59,7 @@ class SsntHead(Head):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_sizes(width=width)
+        require_at_least_one(width=width)
         self.width, self.words = width, words
         self.end_cell = nn.Parameter(torch.randn(width))
         self.encoder = encoder

@@ -6,18 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from permalign.checks import require_at_least_one
 from permalign.heads.base import Head
 from permalign.heads.output_context import OutputContext
 from permalign.heads.segment_lstm import SegmentLstm
 from permalign.heads.swan_decoder import SwanDecoder
-from permalign.heads.words import (
-    WordSoftmax,
-    require_room,
-    require_sizes,
-    require_states,
-    require_target,
-    width_after,
-)
+from permalign.heads.words import WordSoftmax, require_room, require_states, require_target, width_after
 from permalign.shapes import Float, Int
 from permalign.structures import Segment, SegmentalAlignment
 from permalign.text.codec import END_ID
@@ -67,7 +61,7 @@ class SwanHead(Head):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_sizes(width=width, longest_segment=longest_segment)
+        require_at_least_one(width=width, longest_segment=longest_segment)
         self.width, self.words, self.longest_segment = width, words, longest_segment
         self.encoder = encoder
         self.softmax = WordSoftmax(hidden, words, with_end=True)

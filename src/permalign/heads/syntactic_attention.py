@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.base import Decoder, Head
 from permalign.heads.recurrent import (
     LstmStack,
@@ -15,15 +16,7 @@ from permalign.heads.recurrent import (
     top,
     weighted_sum,
 )
-from permalign.heads.words import (
-    WordSoftmax,
-    require_dropout,
-    require_sizes,
-    require_states,
-    require_target,
-    width_after,
-    with_end,
-)
+from permalign.heads.words import WordSoftmax, require_states, require_target, width_after, with_end
 from permalign.shapes import Float, Int
 
 
@@ -76,7 +69,7 @@ class SyntacticAttentionHead(Head):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_sizes(width=width, hidden=hidden, layers=layers)
+        require_at_least_one(width=width, hidden=hidden, layers=layers)
         require_dropout(dropout)
         self.width, self.words = width, words
         self.encoder = encoder

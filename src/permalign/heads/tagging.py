@@ -4,16 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.base import Decoder, Head
-from permalign.heads.words import (
-    WordSoftmax,
-    inside,
-    require_dropout,
-    require_sizes,
-    require_states,
-    require_target,
-    width_after,
-)
+from permalign.heads.words import WordSoftmax, inside, require_states, require_target, width_after
 from permalign.shapes import Float, Int
 from permalign.structures import LabelledPermutation, Segment, SeparablePermutation
 from permalign.text.codec import END_ID, UNKNOWN_ID
@@ -43,7 +36,7 @@ class TaggingHead(Head):
         self, *, width: int, words: int, dropout: float = 0.0, encoder: nn.Module | None = None
     ) -> None:
         super().__init__()
-        require_sizes(width=width)
+        require_at_least_one(width=width)
         require_dropout(dropout)
         self.width, self.words = width, words
         self.encoder = encoder

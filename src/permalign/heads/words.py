@@ -124,19 +124,6 @@ def width_after(encoder: nn.Module | None, width: int) -> int:
     return found
 
 
-def require_sizes(**sizes: int) -> None:
-    """Every size is at least one."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} is {size}, but must be at least 1.")
-
-
-def require_dropout(dropout: float) -> None:
-    """A rate that leaves something."""
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout is {dropout}, but must lie in 0 <= dropout < 1.")
-
-
 def require_room(lengths: Tensor, target_lengths: Tensor, longest: int) -> None:
     """Every output fits into one segment of at most so many words for each source word."""
     too_long = target_lengths > lengths * longest

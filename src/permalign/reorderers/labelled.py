@@ -6,7 +6,7 @@ from typing import Literal, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from permalign.encoders.base import require_options
+from permalign.checks import require_at_least_one
 from permalign.reorderers.base import Distribution
 from permalign.reorderers.reading import SourceReader
 from permalign.reorderers.split_scorer import SplitScorer
@@ -86,7 +86,7 @@ class LabelledReorderer(TreeReorderer):
             inversion_weight=inversion_weight,
         )
         require_choice("features", features, get_args(Features))
-        require_options(labels=labels, embedding=embedding)
+        require_at_least_one(labels=labels, embedding=embedding)
         if not scale > 0:
             raise ValueError(f"scale is {scale}, but must be above 0: labels that begin alike stay alike.")
         self.features, self.labels, self.words = features, labels, words

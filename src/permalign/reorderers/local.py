@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from permalign.checks import shape_of
-from permalign.encoders.base import padding, require_options
+from permalign.checks import require_at_least_one, shape_of
+from permalign.encoders.base import padding
 from permalign.reorderers.base import Reorderer, Reordering
 from permalign.shapes import Float, Int
 
@@ -28,7 +28,7 @@ class LocalReorderer(Reorderer):
 
     def __init__(self, width: int, reach: int = 3) -> None:
         super().__init__()
-        require_options(width=width, reach=reach)
+        require_at_least_one(width=width, reach=reach)
         self.width, self.reach = width, reach
         self.gates = nn.Linear((2 * reach + 1) * width, 2 * reach + 1)
 

@@ -4,9 +4,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from permalign.checks import require_lengths, require_range
+from permalign.checks import require_at_least_one, require_lengths, require_range
 from permalign.encoders import make_encoder
-from permalign.encoders.base import padding, require_options
+from permalign.encoders.base import padding
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
@@ -41,7 +41,7 @@ class SourceReader(nn.Module):
         sums: int = 4,
     ) -> None:
         super().__init__()
-        require_options(embedding=embedding)
+        require_at_least_one(embedding=embedding)
         if words <= len(SPECIALS):
             raise ValueError(
                 f"words is {words}, but a vocabulary holds {len(SPECIALS)} specials and at least one word. "

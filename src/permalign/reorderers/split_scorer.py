@@ -4,7 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from permalign import kernels
-from permalign.checks import require_floats, require_lengths, require_range, shape_of
+from permalign.checks import (
+    require_at_least_one,
+    require_dropout,
+    require_floats,
+    require_lengths,
+    require_range,
+    shape_of,
+)
 from permalign.shapes import Float, Int
 
 
@@ -36,10 +43,8 @@ class SplitScorer(nn.Module):
         super().__init__()
         if width < 2 or width % 2:
             raise ValueError(f"width is {width}, but must be even: a forward and a backward half.")
-        if hidden < 1:
-            raise ValueError(f"hidden is {hidden}, but must be at least 1.")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}, but must lie in 0 <= dropout < 1.")
+        require_at_least_one(hidden=hidden)
+        require_dropout(dropout)
         self.width, self.hidden, self.dropout = width, hidden, dropout
         self.first = nn.Linear(2 * width, hidden)
         self.second = nn.Linear(hidden, 2)

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from permalign.encoders.base import require_options
+from permalign.checks import require_at_least_one
 from permalign.reorderers.base import Distribution, Reorderer, Reordering
 from permalign.reorderers.discrete import matrix_of_order, take_order
 from permalign.reorderers.inversion import inversion_penalty, require_prior
@@ -59,7 +59,7 @@ class TreeReorderer(Reorderer):
             raise ValueError(
                 f"temperature is {temperature}, but must be above 0. The paper searches 0.1 to 10."
             )
-        require_options(samples=samples)
+        require_at_least_one(samples=samples)
         require_prior(inversion_rate, inversion_weight)
         self.use_objective(objective)
         self.decoding = decoding

@@ -6,10 +6,9 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from permalign.errors import DataError
+from permalign.errors import DataError, excerpt
 from permalign.tasks.base import Example, Task
 from permalign.tasks.deep_expressions import DepthSampler
-from permalign.tasks.excerpt import excerpt
 from permalign.tasks.expressions import (
     Expression,
     fill,

@@ -22,7 +22,7 @@ undoes it.
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from permalign.tasks.excerpt import excerpt
+from permalign.errors import excerpt
 from permalign.tasks.program import Program, from_preorder
 
 END: Final = "</s>"

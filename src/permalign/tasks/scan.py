@@ -5,9 +5,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 
-from permalign.errors import DataError
+from permalign.errors import DataError, excerpt
 from permalign.tasks.base import Example, Task
-from permalign.tasks.excerpt import excerpt
 from permalign.tasks.files import read_text
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.location import data_root, dataset_file

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from permalign.errors import DataError
-from permalign.tasks.excerpt import excerpt
+from permalign.errors import DataError, excerpt
 from permalign.tasks.files import Line, read_text
 from permalign.tasks.geoquery.funql import mask, read_funql, template, write_funql
 from permalign.tasks.geoquery.signatures import program_grammar

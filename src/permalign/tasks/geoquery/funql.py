@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from permalign.tasks.excerpt import excerpt
+from permalign.errors import excerpt
 from permalign.tasks.geoquery.signatures import ENTITIES, MASK
 from permalign.tasks.program import Program, bracketed, read_bracketed
 

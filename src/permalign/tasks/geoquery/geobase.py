@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from permalign.errors import DataError
-from permalign.tasks.excerpt import excerpt
+from permalign.errors import DataError, excerpt
 from permalign.tasks.files import Line, read_text
 
 Value = str | int | float | list[str]
