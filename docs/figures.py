@@ -13,8 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from permalign import MonotoneAlignment, SeparablePermutation, SynchronousPermutation
-from permalign.explain import Account, svg
-from permalign.explain.account import nodes_of
+from permalign.explain import Trace, svg
+from permalign.explain.trace.records import nodes_of
 from permalign.structures import Derivation, Segment
 from permalign.structures.permutations import derivation_count, separable_count
 from permalign.structures.tagging_posterior import tagging_posterior
@@ -53,7 +53,7 @@ def picture(
 ) -> str:
     """A tree, the words before and after, and the segments, as the explorer draws them."""
     return svg(
-        Account(words, target, order=derivation.order, nodes=nodes_of(derivation.tree), segments=segments)
+        Trace(words, target, order=derivation.order, nodes=nodes_of(derivation.tree), segments=segments)
     )
 
 

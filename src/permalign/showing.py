@@ -11,5 +11,5 @@ class ShownInNotebooks:
     """
 
     def _repr_html_(self) -> str:
-        drawn: str = import_module("permalign.explain.notebook").as_html(self)
+        drawn: str = import_module("permalign.explain.render.notebook").as_html(self)
         return drawn

@@ -50,7 +50,11 @@ def test_files_are_written(run, tmp_path):
 def test_json_is_json_alone(run):
     record = json.loads(permalign("explain", run, "a b", "--json", "--compare").stdout)
     assert record["source"] == ["a", "b"]
-    assert [way["name"] for way in record["comparison"]["ways"]] == ["greedy", "viterbi", "permutation"]
+    assert [variant["name"] for variant in record["comparison"]["variants"]] == [
+        "greedy",
+        "viterbi",
+        "permutation",
+    ]
 
 
 @pytest.mark.parametrize(

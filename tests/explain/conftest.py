@@ -73,10 +73,10 @@ def address(exact_run, ssnt_run):
     """The explorer with two runs, in a thread."""
     import uvicorn
 
-    from permalign.explain.runs import find_runs
     from permalign.explain.server.application import application
     from permalign.explain.server.limits import Limits
     from permalign.explain.server.listening import bind, configuration
+    from permalign.explain.server.served_runs import find_runs
 
     listening = bind("127.0.0.1", 0)
     app = application(find_runs([exact_run, ssnt_run]), Limits(burst=10_000))

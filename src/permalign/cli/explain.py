@@ -11,7 +11,7 @@ from permalign.cli.plain import plain_endings
 from permalign.errors import DataError, PermalignError
 
 if TYPE_CHECKING:
-    from permalign.explain import Account, Comparison
+    from permalign.explain import Comparison, Trace
 
 HELP = """Show how a model gets from a sentence to its output: the tree (straight → and inverted ⇄ nodes), the
 words before and after reordering, the segments, and how sure the model is.
@@ -24,7 +24,7 @@ Examples:
   permalign explain runs/geo "what is the longest river in texas ?"
   permalign explain runs/geo "name the rivers ." --target "river all"
   permalign explain runs/geo "name the rivers ." --compare --html rivers.html --svg rivers.svg
-  permalign explain runs/geo "name the rivers ." --json | jq .sureness
+  permalign explain runs/geo "name the rivers ." --json | jq .confidence
 """
 
 
@@ -42,25 +42,25 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
     beam: Annotated[int, typer.Option(help="How many prefixes the search keeps.", min=1)] = 5,
 ) -> None:
-    """Print an account of one sentence, and write its picture or page."""
-    account, comparison = _look(run, sentence, target, compare, beam)
+    """Print a trace of one sentence, and write its picture or page."""
+    trace, comparison = _look(run, sentence, target, compare, beam)
     from permalign.explain import html as page_of
     from permalign.explain import svg as picture_of
     from permalign.explain import text as text_of
-    from permalign.explain.text import STEERING, compared
+    from permalign.explain.render.terminal import STEERING, compared
 
     if svg is not None:
-        _write(svg, picture_of(account))
+        _write(svg, picture_of(trace))
     if html is not None:
-        _write(html, page_of(account, comparison))
+        _write(html, page_of(trace, comparison))
     if as_json:
-        record = account.to_json()
+        record = trace.to_json()
         if compare:
             record["comparison"] = None if comparison is None else comparison.to_json()
         written = json.dumps(record, ensure_ascii=False, indent=2)
         typer.echo("\n".join(STEERING.sub(_escaped, line) for line in written.split("\n")))
         return
-    typer.echo(text_of(account))
+    typer.echo(text_of(trace))
     if compare:
         typer.echo("\n" + (compared(comparison) if comparison else "This model has one way to decode only."))
 
@@ -79,19 +79,19 @@ def _write(path: Path, content: str) -> None:
 
 def _look(
     run: Path, sentence: str, target: str | None, compare: bool, beam: int
-) -> "tuple[Account, Comparison | None]":
-    """The accounts; what is wrong with the sentence or the target is said in plain words."""
+) -> "tuple[Trace, Comparison | None]":
+    """The traces; what is wrong with the sentence or the target is said in plain words."""
     try:
-        from permalign.explain import compare as compare_ways
+        from permalign.explain import compare as compare_variants
         from permalign.explain import explain as explain_sentence
-        from permalign.explain.runs import load
+        from permalign.explain.server.served_runs import load
     except ModuleNotFoundError as error:
         raise PermalignError(
             f'permalign explain needs {error.name}: pip install "permalign[cli,models]".'
         ) from None
     model = load(run)
     try:
-        account = explain_sentence(model, sentence, target, beam=beam)
-        return account, compare_ways(model, sentence, beam=beam) if compare else None
+        trace = explain_sentence(model, sentence, target, beam=beam)
+        return trace, compare_variants(model, sentence, beam=beam) if compare else None
     except ValueError as error:
         raise PermalignError(str(error)) from None

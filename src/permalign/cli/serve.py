@@ -60,8 +60,8 @@ def _require_extra() -> None:
 
 
 def _application(runs: list[Path], longest: int, hosts: tuple[str, ...]) -> "ASGIApp":
-    from permalign.explain.runs import find_runs
     from permalign.explain.server.application import application
     from permalign.explain.server.limits import Limits
+    from permalign.explain.server.served_runs import find_runs
 
     return application(find_runs(runs), Limits(words=longest), hosts)

@@ -1,22 +1,22 @@
 """Trees, reordered sentences and segments to look at: in the terminal, as pictures, as pages, in an explorer.
 
-account = explain(model, "a sentence")     # or with a target: explain(model, "a sentence", "its output")
-print(text(account))                       # for a terminal
-svg(account), html(account)                # a picture; one self-contained page
+trace = explain(model, "a sentence")     # or with a target: explain(model, "a sentence", "its output")
+print(text(trace))                       # for a terminal
+svg(trace), html(trace)                # a picture; one self-contained page
 """
 
-from permalign.explain.account import Account, Comparison, Node, Sureness, Way
-from permalign.explain.explaining import compare, explain, sample
-from permalign.explain.page import html
-from permalign.explain.picture import svg
-from permalign.explain.text import text
+from permalign.explain.render.html_page import html
+from permalign.explain.render.svg import svg
+from permalign.explain.render.terminal import text
+from permalign.explain.trace.explaining import compare, explain, sample
+from permalign.explain.trace.records import Comparison, Confidence, DecodingVariant, Node, Trace
 
 __all__ = [
-    "Account",
     "Comparison",
+    "Confidence",
+    "DecodingVariant",
     "Node",
-    "Sureness",
-    "Way",
+    "Trace",
     "compare",
     "explain",
     "html",

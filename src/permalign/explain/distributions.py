@@ -1,4 +1,4 @@
-"""What accounts ask of a distribution over orders, whatever grammar it has."""
+"""What traces ask of a distribution over orders, whatever grammar it has."""
 
 from collections.abc import Sequence
 from math import log
@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from permalign.explain.account import Judge
 from permalign.explain.labelled import labelled_log_prob, sample_labelled
+from permalign.explain.trace.records import Judge
 from permalign.kernels.layout import words_of_split_count
 from permalign.structures import Derivation, LabelledPermutation, ProbableOrder, SeparablePermutation, Tree
 from permalign.structures.derivations import RULES, Rule

@@ -11,16 +11,12 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from permalign import __version__
-from permalign.explain.account import Comparison
-from permalign.explain.explaining import compare, explain, sample
-from permalign.explain.page import fragment
-from permalign.explain.picture import svg
-from permalign.explain.runs import Models, Run
-from permalign.explain.sentence import finite
+from permalign.explain.render.html_page import fragment
+from permalign.explain.render.svg import svg
 from permalign.explain.server.docs_page import docs_page
-from permalign.explain.server.guard import Guard
 from permalign.explain.server.limits import Limits, TooManyError, TooSlowError, Workshop
-from permalign.explain.server.messages import (
+from permalign.explain.server.middleware import Guard
+from permalign.explain.server.schemas import (
     AboutSentence,
     Answered,
     Explained,
@@ -30,6 +26,10 @@ from permalign.explain.server.messages import (
     RunInfo,
     SampleQuestion,
 )
+from permalign.explain.server.served_runs import Models, Run
+from permalign.explain.trace.encoded_sentence import finite
+from permalign.explain.trace.explaining import compare, explain, sample
+from permalign.explain.trace.records import Comparison
 
 Result = TypeVar("Result")
 TYPES = {
@@ -77,7 +77,8 @@ def application(runs: dict[str, Run], limits: Limits, hosts: Sequence[str] = ())
 
 def _add_page(app: FastAPI) -> None:
     """The page and what it is made of, each under its own name."""
-    static = {entry.name: entry.read_bytes() for entry in (files("permalign.explain") / "static").iterdir()}
+    folders = (files("permalign.explain.render") / "static", files("permalign.explain.server") / "static")
+    static = {entry.name: entry.read_bytes() for folder in folders for entry in folder.iterdir()}
 
     def serve(name: str) -> Callable[[], Response]:
         kind = TYPES[name[name.rindex(".") :]]
@@ -110,8 +111,8 @@ def _add_api(app: FastAPI, models: Models, limits: Limits, workshop: Workshop) -
 
         def work() -> Explained:
             model = models.get(question.run, question.checkpoint)
-            account = explain(model, question.sentence, question.target)
-            return Explained(account, fragment(account))
+            trace = explain(model, question.sentence, question.target)
+            return Explained(trace, fragment(trace))
 
         return await ask(work)
 
@@ -126,12 +127,12 @@ def _add_api(app: FastAPI, models: Models, limits: Limits, workshop: Workshop) -
         def work() -> tuple[Explained, ...]:
             model = models.get(question.run, question.checkpoint)
             drawn = sample(model, question.sentence, question.count, seed=question.seed)
-            return tuple(Explained(account, fragment(account)) for account in drawn)
+            return tuple(Explained(trace, fragment(trace)) for trace in drawn)
 
         return await ask(work)
 
-    @app.post("/api/compare", summary="Several ways to decode", responses=FAILURES, tags=["explorer"])
-    async def compare_ways(question: AboutSentence) -> Comparison | None:
+    @app.post("/api/compare", summary="Several ways of decoding", responses=FAILURES, tags=["explorer"])
+    async def compare_variants(question: AboutSentence) -> Comparison | None:
         _require_short("sentence", question.sentence, limits)
         return await ask(lambda: compare(models.get(question.run, question.checkpoint), question.sentence))
 
@@ -153,7 +154,7 @@ def _add_api(app: FastAPI, models: Models, limits: Limits, workshop: Workshop) -
 
     @app.post(
         "/api/svg",
-        summary="The picture of an account, as a file",
+        summary="The picture of a trace, as a file",
         responses={**FAILURES, 200: {"content": {"image/svg+xml": {}}}},
         response_class=Response,
         tags=["explorer"],

@@ -16,7 +16,7 @@ class ImpatientProtocol(H11Protocol):
     """HTTP/1.1 that closes a connection whose header does not come in time, and those beyond a client's share.
 
     An application sees a request when its header is complete; whoever never completes one is seen here alone. Bodies
-    are the business of `permalign.explain.server.guard.Guard`.
+    are the business of `permalign.explain.server.middleware.Guard`.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

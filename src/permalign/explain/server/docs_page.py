@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from permalign.explain.markup import safe
+from permalign.explain.render.markup import safe
 
 
 def docs_page(openapi: dict[str, Any]) -> str:

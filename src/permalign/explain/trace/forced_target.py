@@ -7,9 +7,9 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from permalign.explain.account import Account, Sureness, nodes_of, rounded
 from permalign.explain.distributions import OrderDistribution, judge_of, tree_of_order
-from permalign.explain.sentence import ReadSentence, account_of, finite
+from permalign.explain.trace.encoded_sentence import EncodedSentence, build_trace, finite
+from permalign.explain.trace.records import Confidence, Trace, nodes_of, rounded
 from permalign.heads.base import Head
 from permalign.heads.tagging import TaggingHead
 from permalign.reorderers.discrete import take_order
@@ -23,7 +23,7 @@ CANDIDATES = 64
 
 
 @torch.no_grad()
-def explain_given(sentence: ReadSentence, target: str | Sequence[str]) -> Account:
+def explain_target(sentence: EncodedSentence, target: str | Sequence[str]) -> Trace:
     """The tree, order and alignment of a pair.
 
     - A separable reorderer with a tagging head that reads single words: everything is exact, summed over all trees.
@@ -42,17 +42,17 @@ def explain_given(sentence: ReadSentence, target: str | Sequence[str]) -> Accoun
         raise ValueError("the target is empty; give the output to explain, or leave it out.")
     distribution, head = sentence.distribution, sentence.model.head
     if distribution is None:
-        account = _in_the_only_order(sentence, output)
+        trace = _in_the_only_order(sentence, output)
     elif isinstance(distribution, SeparablePermutation) and _reads_single_words(head):
-        account = _summed(sentence, distribution, head, output)
+        trace = _summed(sentence, distribution, head, output)
     elif (found := _searched(sentence, distribution, output)) is not None:
-        account = found
+        trace = found
     else:
-        account = _rescored(sentence, distribution, output)
-    return replace(account, given=True, notes=(*_unknown(sentence, words, output), *account.notes))
+        trace = _rescored(sentence, distribution, output)
+    return replace(trace, target_given=True, notes=(*_unknown(sentence, words, output), *trace.notes))
 
 
-def _unknown(sentence: ReadSentence, words: Sequence[str], output: Sequence[int]) -> tuple[str, ...]:
+def _unknown(sentence: EncodedSentence, words: Sequence[str], output: Sequence[int]) -> tuple[str, ...]:
     if UNKNOWN_ID not in output:
         return ()
     lost = [word for word in dict.fromkeys(words) if UNKNOWN_ID in sentence.model.target.encode([word])]
@@ -61,13 +61,13 @@ def _unknown(sentence: ReadSentence, words: Sequence[str], output: Sequence[int]
     )
 
 
-def _in_the_only_order(sentence: ReadSentence, output: Sequence[int]) -> Account:
+def _in_the_only_order(sentence: EncodedSentence, output: Sequence[int]) -> Trace:
     target, target_lengths = _target(output, 1, sentence)
     states = sentence.reordering.states
     log_prob = float(sentence.model.head.log_likelihood(states, sentence.lengths, target, target_lengths))
     order = sentence.reordering.order
     tokens = None if order is None else order[0].tolist()
-    return account_of(sentence, None, tokens, output, log_prob)
+    return build_trace(sentence, None, tokens, output, log_prob)
 
 
 def _reads_single_words(head: Head) -> TypeGuard[TaggingHead]:
@@ -75,8 +75,8 @@ def _reads_single_words(head: Head) -> TypeGuard[TaggingHead]:
 
 
 def _searched(
-    sentence: ReadSentence, distribution: OrderDistribution, output: Sequence[int]
-) -> Account | None:
+    sentence: EncodedSentence, distribution: OrderDistribution, output: Sequence[int]
+) -> Trace | None:
     """The best derivation among all, for a head that can search it; its segments come with it."""
     head: Any = sentence.model.head
     search = getattr(head, "derivations_over_orders", None)
@@ -90,41 +90,41 @@ def _searched(
     total = float(head.log_likelihood_over_orders(*pair))
     if best.log_prob == -torch.inf:
         raise ValueError("this model cannot write the target, whatever the order of the words.")
-    account = account_of(sentence, best, best.order, output, total)
-    sureness = Sureness(finite(total), finite(best.log_prob - total), None, None)
+    trace = build_trace(sentence, best, best.order, output, total)
+    confidence = Confidence(finite(total), finite(best.log_prob - total), None, None)
     note = (
         "Tree and segments are the most probable ones given both sides, exactly, among all; the probability is of "
         "both. The tree's nodes are judged without the target."
     )
-    return replace(account, segments=best.segments, sureness=sureness, notes=(*account.notes, note))
+    return replace(trace, segments=best.segments, confidence=confidence, notes=(*trace.notes, note))
 
 
 def _summed(
-    sentence: ReadSentence, distribution: SeparablePermutation, head: TaggingHead, output: Sequence[int]
-) -> Account:
+    sentence: EncodedSentence, distribution: SeparablePermutation, head: TaggingHead, output: Sequence[int]
+) -> Trace:
     """Posterior over all trees, exactly: a gradient and a maximum of the chart of `log_likelihood`."""
     target, target_lengths = _target(output, 1, sentence)
     emissions = head.target_emissions(sentence.states, sentence.lengths, target, target_lengths)
     posterior = tagging_posterior(distribution, emissions)
     best = posterior.derivation
-    account = account_of(sentence, best, best.order, output, posterior.log_likelihood)
+    trace = build_trace(sentence, best, best.order, output, posterior.log_likelihood)
     written = sum(float(emissions[0, token, place]) for place, token in enumerate(best.order))
-    prior = account.sureness.order
+    prior = trace.confidence.order
     order = None if prior is None else finite(prior + written - posterior.log_likelihood)
     alignment = rounded(
         posterior.alignment.T.tolist()
     )  # [output word][token], and here also [position][token]
     return replace(
-        account,
+        trace,
         nodes=nodes_of(best.tree, judge_of(posterior.rules), distribution.normal_form),
-        sureness=Sureness(finite(posterior.log_likelihood), finite(best.log_prob), order, None),
+        confidence=Confidence(finite(posterior.log_likelihood), finite(best.log_prob), order, None),
         matrix=alignment,
         alignment=alignment,
-        notes=(*account.notes, "Tree, order and alignment are given both sides, exactly, over all trees."),
+        notes=(*trace.notes, "Tree, order and alignment are given both sides, exactly, over all trees."),
     )
 
 
-def _rescored(sentence: ReadSentence, distribution: OrderDistribution, output: Sequence[int]) -> Account:
+def _rescored(sentence: EncodedSentence, distribution: OrderDistribution, output: Sequence[int]) -> Trace:
     """The best of the most probable trees' orders, by their joint probability with the output."""
     candidates: dict[tuple[int, ...], Derivation] = {}
     for derivation in distribution.top_derivations(CANDIDATES)[0]:
@@ -144,7 +144,7 @@ def _rescored(sentence: ReadSentence, distribution: OrderDistribution, output: S
     shares = (joint - total).exp()
     best = int(joint.argmax())
     chosen = list(candidates.values())[best]
-    account = account_of(sentence, chosen, chosen.order, output, float(likelihoods[best]))
+    trace = build_trace(sentence, chosen, chosen.order, output, float(likelihoods[best]))
     within = chosen.log_prob - float(
         priors[best]
     )  # of the tree, given its order: the output says nothing about it
@@ -152,12 +152,12 @@ def _rescored(sentence: ReadSentence, distribution: OrderDistribution, output: S
     matrix = torch.nn.functional.one_hot(orders, orders.shape[1]).double()
     held = float(priors.logsumexp(0).exp())
     return replace(
-        account,
-        sureness=Sureness(
+        trace,
+        confidence=Confidence(
             finite(float(likelihoods[best])), finite(order_log_prob + within), finite(order_log_prob), None
         ),
         matrix=rounded((shares[:, None, None] * matrix).sum(0).tolist()),
-        notes=(*account.notes, _rescoring_note(len(candidates), held)),
+        notes=(*trace.notes, _rescoring_note(len(candidates), held)),
     )
 
 
@@ -169,7 +169,9 @@ def _rescoring_note(orders: int, held: float) -> str:
     )
 
 
-def _likelihoods(sentence: ReadSentence, orders: Tensor, output: Sequence[int], at_once: int = 16) -> Tensor:
+def _likelihoods(
+    sentence: EncodedSentence, orders: Tensor, output: Sequence[int], at_once: int = 16
+) -> Tensor:
     """Of the output, given each order."""
     parts = []
     for some in orders.split(at_once):
@@ -180,6 +182,6 @@ def _likelihoods(sentence: ReadSentence, orders: Tensor, output: Sequence[int], 
     return torch.cat(parts)
 
 
-def _target(output: Sequence[int], rows: int, sentence: ReadSentence) -> tuple[Tensor, Tensor]:
+def _target(output: Sequence[int], rows: int, sentence: EncodedSentence) -> tuple[Tensor, Tensor]:
     target, lengths = pad([list(output)] * rows)
     return target.to(sentence.states.device), lengths.to(sentence.states.device)

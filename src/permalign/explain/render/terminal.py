@@ -1,4 +1,4 @@
-"""Accounts as text for a terminal."""
+"""Traces as text for a terminal."""
 
 import re
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from dataclasses import replace
 from math import exp
 from unicodedata import category, combining, east_asian_width
 
-from permalign.explain.account import Account, Comparison, Node
-from permalign.explain.canvas import Canvas
+from permalign.explain.render.braille import Canvas
+from permalign.explain.trace.records import Comparison, Node, Trace
 from permalign.structures.derivations import MARKS
 
 STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -17,11 +17,11 @@ NARROWEST, WIDEST = 10, 30
 """How many characters the crossing lines may take."""
 
 
-def text(account: Account) -> str:
+def text(trace: Trace) -> str:
     """Output, tree, crossing lines, segments and how sure the model is, in paragraphs.
 
     >>> nodes = (Node(0, 2, "I", None, (1, 2), 0.9, 0.47), Node(0, 1, None), Node(1, 2, None))
-    >>> print(text(Account(("saw", "her"), ("VIO", "LA"), order=(1, 0), nodes=nodes)))
+    >>> print(text(Trace(("saw", "her"), ("VIO", "LA"), order=(1, 0), nodes=nodes)))
     saw her → VIO LA
     <BLANKLINE>
     Tree (→ straight, ⇄ inverted)         p    bits
@@ -33,37 +33,37 @@ def text(account: Account) -> str:
       saw ⠤⢄⣀⣀  ⣀⣀⡠⠤ her
       her ⠤⠔⠒⠒⠉⠉⠒⠒⠢⠤ saw
     """
-    account = printable(account)
+    trace = printable(trace)
     parts = [
-        _headline(account),
-        *tree_and_order(account),
-        _segments(account),
-        _sureness(account),
-        _notes(account),
+        _headline(trace),
+        *tree_and_order(trace),
+        _segments(trace),
+        _confidence(trace),
+        _notes(trace),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def printable(account: Account) -> Account:
-    r"""The account without what would steer a terminal: control characters, changes of direction, halves of characters.
+def printable(trace: Trace) -> Trace:
+    r"""The trace without what would steer a terminal: control characters, changes of direction, halves of characters.
 
-    >>> printable(Account(("a\x1b[2J", "b"), ())).source
+    >>> printable(Trace(("a\x1b[2J", "b"), ())).source
     ('a�[2J', 'b')
     """
     source, target, notes = (
         tuple(STEERING.sub("\ufffd", word) for word in words)
-        for words in (account.source, account.target, account.notes)
+        for words in (trace.source, trace.target, trace.notes)
     )
-    return replace(account, source=source, target=target, notes=notes)
+    return replace(trace, source=source, target=target, notes=notes)
 
 
-def tree_and_order(account: Account) -> list[str]:
+def tree_and_order(trace: Trace) -> list[str]:
     """The two paragraphs that depend on the way of decoding alone."""
     parts = []
-    if account.nodes:
-        parts.append("\n".join(_tree(account)))
-    if account.order is not None:
-        parts.append("\n".join(_crossing(account, account.order)))
+    if trace.nodes:
+        parts.append("\n".join(_tree(trace)))
+    if trace.order is not None:
+        parts.append("\n".join(_crossing(trace, trace.order)))
     return parts
 
 
@@ -71,7 +71,7 @@ def compared(comparison: Comparison) -> str:
     """Ways to decode side by side where they differ, and in one line where they do not."""
     if not comparison.trees_differ:
         return "Greedy, Viterbi and the most probable permutation agree on the tree."
-    blocks = [_way(way.name, printable(way.account)) for way in comparison.ways]
+    blocks = [_variant(variant.name, printable(variant.trace)) for variant in comparison.variants]
     proven = "proven" if comparison.gap == 0 else f"another may have {comparison.gap:.3f} more"
     if not comparison.orders_differ:
         verdict = "The trees differ, the orders do not."
@@ -97,10 +97,10 @@ def beside(blocks: Sequence[Sequence[str]], gap: str = "   ") -> str:
     return "\n".join(gap.join(row).rstrip() for row in zip(*columns, strict=True))
 
 
-def _way(name: str, account: Account) -> list[str]:
-    sure = account.sureness
+def _variant(name: str, trace: Trace) -> list[str]:
+    sure = trace.confidence
     lines = [name, f"tree {_probability(sure.derivation)}  order {_probability(sure.order)}", ""]
-    return [*lines, *_tree(account, judged=False)[1:], "", *_wrapped("→ " + " ".join(account.target))]
+    return [*lines, *_tree(trace, judged=False)[1:], "", *_wrapped("→ " + " ".join(trace.target))]
 
 
 def _wrapped(line: str, width: int = 32) -> list[str]:
@@ -112,19 +112,19 @@ def _wrapped(line: str, width: int = 32) -> list[str]:
     return lines
 
 
-def _headline(account: Account) -> str:
-    given = " (given)" if account.given else ""
-    return f"{' '.join(account.source)} → {' '.join(account.target) or '∅'}{given}"
+def _headline(trace: Trace) -> str:
+    given = " (given)" if trace.target_given else ""
+    return f"{' '.join(trace.source)} → {' '.join(trace.target) or '∅'}{given}"
 
 
-def _tree(account: Account, judged: bool = True) -> list[str]:
+def _tree(trace: Trace, judged: bool = True) -> list[str]:
     """One node a line; behind an inner one, its option's probability and its span's entropy."""
-    drawn, waiting = [], [(account.nodes[0], "", "")]
+    drawn, waiting = [], [(trace.nodes[0], "", "")]
     while waiting:
         node, stem, below = waiting.pop()
-        drawn.append((node, "  " + stem + name_of(node, account.source)))
+        drawn.append((node, "  " + stem + name_of(node, trace.source)))
         stems = [(below + "├─ ", below + "│  ")] * (len(node.children) - 1) + [(below + "└─ ", below + "   ")]
-        branches = [(account.nodes[child], *stems[place]) for place, child in enumerate(node.children)]
+        branches = [(trace.nodes[child], *stems[place]) for place, child in enumerate(node.children)]
         waiting.extend(reversed(branches))
     title = "Tree (→ straight, ⇄ inverted)"
     if not judged or all(node.probability is None for node, _ in drawn):
@@ -144,9 +144,9 @@ def name_of(node: Node, words: Sequence[str]) -> str:
     return name if node.label is None else f"{name} [{node.label}]"
 
 
-def _crossing(account: Account, order: Sequence[int]) -> list[str]:
+def _crossing(trace: Trace, order: Sequence[int]) -> list[str]:
     """The words one below the other, before and after, with a line from each to its new place."""
-    words, places = account.source, len(order)
+    words, places = trace.source, len(order)
     furthest = max(abs(place - token) for place, token in enumerate(order))
     columns = min(max(NARROWEST, 3 * furthest), WIDEST)
     canvas = Canvas(columns, places)
@@ -160,17 +160,17 @@ def _crossing(account: Account, order: Sequence[int]) -> list[str]:
     return ["Order", *lines]
 
 
-def _segments(account: Account) -> str:
-    if not account.segments:
+def _segments(trace: Trace) -> str:
+    if not trace.segments:
         return ""
-    drawn = [segment.draw(account.source, account.target).split(" → ", 1) for segment in account.segments]
+    drawn = [segment.draw(trace.source, trace.target).split(" → ", 1) for segment in trace.segments]
     wide = max(display_width(source) for source, _ in drawn)
     lines = [f"  {padded(source, wide)} → {target}" for source, target in drawn]
     return "\n".join(["Segments", *lines])
 
 
-def _sureness(account: Account) -> str:
-    sure, lines = account.sureness, []
+def _confidence(trace: Trace) -> str:
+    sure, lines = trace.confidence, []
     rows = [
         ("the output", sure.output),
         ("the tree", sure.derivation),
@@ -181,11 +181,11 @@ def _sureness(account: Account) -> str:
         lines.append(f"  {'entropy of all trees':<28} {sure.entropy:.2f} bits")
     if not lines:
         return ""
-    return "\n".join(["How sure, given both sides" if account.given else "How sure", *lines])
+    return "\n".join(["How sure, given both sides" if trace.target_given else "How sure", *lines])
 
 
-def _notes(account: Account) -> str:
-    return "\n".join(f"note: {note}" for note in account.notes)
+def _notes(trace: Trace) -> str:
+    return "\n".join(f"note: {note}" for note in trace.notes)
 
 
 def _probability(log_prob: float | None) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from permalign.explain.account import Account, Node
-from permalign.explain.markup import shortened, text_width
+from permalign.explain.render.markup import shortened, text_width
+from permalign.explain.trace.records import Node, Trace
 
 SIZE = 16.0
 """Of letters."""
@@ -62,7 +62,7 @@ class Layout:
         reordered: a box for each source word in the reordered row, by token; None without an order.
         target: a box for each output word.
         columns: the segments; none where there are none.
-        nodes: ``(x, y)`` of every node of the tree, by its place in the account.
+        nodes: ``(x, y)`` of every node of the tree, by its place in the trace.
         source_y: the middle of the row.
         reordered_y: likewise.
         target_y: likewise.
@@ -80,17 +80,17 @@ class Layout:
     target_y: float
 
 
-def lay_out(account: Account) -> Layout:
+def lay_out(trace: Trace) -> Layout:
     """Find a place for everything."""
     left = MARGIN + LABELS
-    source_widths = [_width(word) for word in account.source]
-    target_widths = [BOLD * _width(word) for word in account.target]
-    reordered, target, columns = _lower_rows(account, source_widths, target_widths, left)
+    source_widths = [_width(word) for word in trace.source]
+    target_widths = [BOLD * _width(word) for word in trace.target]
+    reordered, target, columns = _lower_rows(trace, source_widths, target_widths, left)
     room = max((box.right for box in (*(reordered or ()), *target)), default=left) - left
     source = _row(source_widths, left, _wider_gap(source_widths, room))
     right = max(box.right for box in (*source, *(reordered or ()), *target, Box(left, 0)))
     source, reordered, target, columns = _centred(right, source, reordered, target, columns)
-    tree_height = _tree_height(account.nodes)
+    tree_height = _tree_height(trace.nodes)
     source_y = MARGIN + tree_height + ROW / 2
     reordered_y = source_y + (ROW + CROSSING if reordered is not None else 0.0)
     target_y = reordered_y + ROW + LINK
@@ -101,7 +101,7 @@ def lay_out(account: Account) -> Layout:
         reordered=reordered,
         target=target,
         columns=columns,
-        nodes=_tree(account.nodes, source, source_y - ROW / 2, tree_height),
+        nodes=_tree(trace.nodes, source, source_y - ROW / 2, tree_height),
         source_y=source_y,
         reordered_y=reordered_y,
         target_y=target_y,
@@ -127,16 +127,16 @@ def _wider_gap(widths: Sequence[float], room: float) -> float:
 
 
 def _lower_rows(
-    account: Account, source_widths: Sequence[float], target_widths: Sequence[float], left: float
+    trace: Trace, source_widths: Sequence[float], target_widths: Sequence[float], left: float
 ) -> tuple[tuple[Box, ...] | None, tuple[Box, ...], tuple[Column, ...]]:
     """The reordered row and the output; a segment's two sides stand below each other."""
-    if account.order is None:
+    if trace.order is None:
         return None, _row(target_widths, left), ()
-    segments = account.segments
+    segments = trace.segments
     if segments is None:
-        placed = _row([source_widths[token] for token in account.order], left)
-        by_token = dict(zip(account.order, placed, strict=True))
-        reordered = tuple(by_token[token] for token in range(len(account.source)))
+        placed = _row([source_widths[token] for token in trace.order], left)
+        by_token = dict(zip(trace.order, placed, strict=True))
+        reordered = tuple(by_token[token] for token in range(len(trace.source)))
         return reordered, _row(target_widths, left), ()
     sources: dict[int, Box] = {}
     targets: dict[int, Box] = {}
@@ -148,8 +148,8 @@ def _lower_rows(
         below = _fill(targets, segment.target, target_widths, middle, wide[1])
         columns.append(Column(segment.source, segment.target, above, below))
         left += max(wide) + GAP
-    reordered = tuple(sources.get(token, Box(left, 0.0)) for token in range(len(account.source)))
-    target = tuple(targets.get(word, Box(left, 0.0)) for word in range(len(account.target)))
+    reordered = tuple(sources.get(token, Box(left, 0.0)) for token in range(len(trace.source)))
+    target = tuple(targets.get(word, Box(left, 0.0)) for word in range(len(trace.target)))
     return reordered, target, tuple(columns)
 
 

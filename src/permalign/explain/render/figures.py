@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from permalign.errors import PermalignError
-from permalign.explain.account import Account
-from permalign.explain.heatmap import with_end
+from permalign.explain.render.heatmap import with_end
+from permalign.explain.trace.records import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,29 +29,27 @@ STYLE: Any = {
 }
 
 
-def expected_matrix(account: Account) -> "Figure":
+def expected_matrix(trace: Trace) -> "Figure":
     """How probable each place is for each word; places from top to bottom, words from left to right.
 
     Raises:
-        ValueError: the account has no such matrix.
+        ValueError: the trace has no such matrix.
     """
-    if account.matrix is None:
-        raise ValueError(
-            "this account has no expected matrix: its reorderer has no distribution over orders."
-        )
-    places = [str(place) for place in range(1, len(account.matrix) + 1)]
-    return _matrix(account.matrix, places, account.source, "place", "word")
+    if trace.matrix is None:
+        raise ValueError("this trace has no expected matrix: its reorderer has no distribution over orders.")
+    places = [str(place) for place in range(1, len(trace.matrix) + 1)]
+    return _matrix(trace.matrix, places, trace.source, "place", "word")
 
 
-def alignment(account: Account) -> "Figure":
+def alignment(trace: Trace) -> "Figure":
     """How probable it is that each source word stands behind each word of the output.
 
     Raises:
-        ValueError: the account has no alignment.
+        ValueError: the trace has no alignment.
     """
-    if account.alignment is None:
-        raise ValueError("this account has no alignment: its head has none, or it has no discrete order.")
-    return _matrix(*with_end(account), "output", "source")
+    if trace.alignment is None:
+        raise ValueError("this trace has no alignment: its head has none, or it has no discrete order.")
+    return _matrix(*with_end(trace), "output", "source")
 
 
 def accuracy_by_length(results: Mapping[str, Iterable[tuple[int, bool]]]) -> "Figure":

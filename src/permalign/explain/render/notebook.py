@@ -1,14 +1,14 @@
 """What a notebook shows of our objects. `permalign.showing` finds this module when it is asked for."""
 
-from permalign.explain.account import Account, nodes_of
-from permalign.explain.in_words import figures, notes_list
-from permalign.explain.markup import safe
-from permalign.explain.picture import svg
+from permalign.explain.render.description import figures, notes_list
+from permalign.explain.render.markup import safe
+from permalign.explain.render.svg import svg
+from permalign.explain.trace.records import Trace, nodes_of
 from permalign.prediction import Explanation
 from permalign.structures import Derivation
 
 
-def as_html(shown: Account | Explanation | Derivation) -> str:
+def as_html(shown: Trace | Explanation | Derivation) -> str:
     """A picture with its own style; tokens of a derivation have numbers for names.
 
     >>> from permalign.structures import Tree
@@ -16,22 +16,22 @@ def as_html(shown: Account | Explanation | Derivation) -> str:
     >>> "inverted" in as_html(Derivation(tree, tree.order, -0.1))
     True
     """
-    account = account_of(shown)
-    return f'<div style="overflow-x:auto">{svg(account)}</div>{notes_list(account)}<p>{safe(_figures(account))}</p>'
+    trace = build_trace(shown)
+    return f'<div style="overflow-x:auto">{svg(trace)}</div>{notes_list(trace)}<p>{safe(_figures(trace))}</p>'
 
 
-def _figures(account: Account) -> str:
-    return ", ".join(f"{name} {value}" for name, value, _ in figures(account))
+def _figures(trace: Trace) -> str:
+    return ", ".join(f"{name} {value}" for name, value, _ in figures(trace))
 
 
-def account_of(shown: Account | Explanation | Derivation) -> Account:
+def build_trace(shown: Trace | Explanation | Derivation) -> Trace:
     """What is known of an explanation or a derivation, which have no distribution at hand."""
-    if isinstance(shown, Account):
+    if isinstance(shown, Trace):
         return shown
     if isinstance(shown, Derivation):
         names = tuple(map(str, range(len(shown.order))))
-        return Account(names, (), order=shown.order, nodes=nodes_of(shown.tree))
-    return Account(
+        return Trace(names, (), order=shown.order, nodes=nodes_of(shown.tree))
+    return Trace(
         shown.source,
         shown.target,
         order=shown.order,

@@ -1,14 +1,14 @@
-"""Accounts in words, as HTML: what a picture shows, for those who hear a page, and the figures for all."""
+"""Traces in words, as HTML: what a picture shows, for those who hear a page, and the figures for all."""
 
-from permalign.explain.account import Account, Node
-from permalign.explain.markup import isolated, safe
-from permalign.explain.picture import NAMES
-from permalign.explain.text import probability
+from permalign.explain.render.markup import isolated, safe
+from permalign.explain.render.svg import NAMES
+from permalign.explain.render.terminal import probability
+from permalign.explain.trace.records import Node, Trace
 
 
-def figures(account: Account) -> list[tuple[str, str, str]]:
+def figures(trace: Trace) -> list[tuple[str, str, str]]:
     """How sure the model is: name, value and meaning of what is known."""
-    sure = account.sureness
+    sure = trace.confidence
     rows = [
         ("output", sure.output, "Probability of the output"),
         ("tree", sure.derivation, "Probability of the tree"),
@@ -22,42 +22,42 @@ def figures(account: Account) -> list[tuple[str, str, str]]:
     return shown
 
 
-def sureness_list(account: Account) -> str:
+def confidence_list(trace: Trace) -> str:
     """How sure the model is, as a list of terms."""
     items = "".join(
         f'<div title="{safe(title)}"><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>'
-        for name, value, title in figures(account)
+        for name, value, title in figures(trace)
     )
-    return f'<dl class="sureness">{items}</dl>' if items else ""
+    return f'<dl class="confidence">{items}</dl>' if items else ""
 
 
-def in_words(account: Account) -> str:
+def in_words(trace: Trace) -> str:
     """Order, segments and tree as paragraphs and lists."""
     parts = []
-    if account.reordered is not None:
-        parts.append(f"<p>Read in this order: {isolated(account.reordered)}</p>")
-    if account.segments:
+    if trace.reordered is not None:
+        parts.append(f"<p>Read in this order: {isolated(trace.reordered)}</p>")
+    if trace.segments:
         items = "".join(
-            f"<li>{isolated(account.source[token] for token in segment.source) or 'nothing'} → "
-            f"{isolated(account.target[word] for word in segment.target) or 'nothing'}</li>"
-            for segment in account.segments
+            f"<li>{isolated(trace.source[token] for token in segment.source) or 'nothing'} → "
+            f"{isolated(trace.target[word] for word in segment.target) or 'nothing'}</li>"
+            for segment in trace.segments
         )
         parts.append(f"<p>Segments:</p><ol>{items}</ol>")
-    if account.nodes:
-        parts.append(f"<p>Tree:</p>{tree_list(account)}")
+    if trace.nodes:
+        parts.append(f"<p>Tree:</p>{tree_list(trace)}")
     return "".join(parts)
 
 
-def tree_list(account: Account) -> str:
+def tree_list(trace: Trace) -> str:
     """The tree as lists within lists."""
     written: list[str] = []
-    waiting: list[str | Node] = ["</li></ul>", account.nodes[0], '<ul class="tree-list"><li>']
+    waiting: list[str | Node] = ["</li></ul>", trace.nodes[0], '<ul class="tree-list"><li>']
     while waiting:
         part = waiting.pop()
         if isinstance(part, str):
             written.append(part)
             continue
-        words = isolated(account.source[part.start : part.end])
+        words = isolated(trace.source[part.start : part.end])
         label = "" if part.label is None else f" {safe(part.label)}"
         if part.rule is None:
             written.append(words + label)
@@ -66,11 +66,11 @@ def tree_list(account: Account) -> str:
         written.append(f"{NAMES[part.rule]}{label}{sure}: {words}")
         waiting.append("</ul>")
         for child in reversed(part.children):
-            waiting += ["</li>", account.nodes[child], "<li>"]
+            waiting += ["</li>", trace.nodes[child], "<li>"]
         waiting.append("<ul>")
     return "".join(written)
 
 
-def notes_list(account: Account) -> str:
+def notes_list(trace: Trace) -> str:
     """What there is not and why, and what is not exact."""
-    return "".join(f'<p class="note">{isolated(note.split(" "))}</p>' for note in account.notes)
+    return "".join(f'<p class="note">{isolated(note.split(" "))}</p>' for note in trace.notes)

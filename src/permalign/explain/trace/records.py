@@ -1,6 +1,6 @@
-"""An account of one sentence: everything that is shown of it, as plain data.
+"""A trace of one sentence: everything that is shown of it, as plain data.
 
-Text, pictures, pages and the explorer's JSON are all made from an `Account`, and from nothing else.
+Text, pictures, pages and the explorer's JSON are all made from an `Trace`, and from nothing else.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class Node:
         end: behind its last token.
         rule: S (straight: its parts stay in order), I (inverted: they swap), None for a leaf.
         label: what else the grammar calls it; None where nodes have no names.
-        children: the places of its parts in `Account.nodes`, left part first; none for a leaf.
+        children: the places of its parts in `Trace.nodes`, left part first; none for a leaf.
         probability: how probable this split and rule are, given that the span is a constituent; of all labels together.
         entropy: how undecided the span's options are, in bits.
     """
@@ -36,7 +36,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Sureness:
+class Confidence:
     """How sure a model is; natural logarithms of probabilities, None for what it does not have.
 
     Attributes:
@@ -53,17 +53,17 @@ class Sureness:
 
 
 @dataclass(frozen=True)
-class Account(ShownInNotebooks):
+class Trace(ShownInNotebooks):
     """What a model makes of one sentence.
 
     Attributes:
         source: the words as the model read them (pieces of words, if it reads those).
         target: the output's words likewise.
-        given: whether the output was given, and tree, order and sureness are those after having seen it.
+        target_given: whether the output was given, and tree, order and confidence are those after having seen it.
         order: the source word at each place after reordering; None where there is no discrete order.
         nodes: the tree behind the order in pre-order, its root first; empty where there is none.
         segments: the source words behind each piece of the output; None where nothing leads back to source words.
-        sureness: how probable all this is.
+        confidence: how probable all this is.
         unknown: the places of source words the model does not know.
         matrix: ``[position][token]``, how probable it is that the token stands there; None without a distribution.
         alignment: ``[output word][token]``, how probable it is that the token stands behind the word, given the order
@@ -75,11 +75,11 @@ class Account(ShownInNotebooks):
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    given: bool = False
+    target_given: bool = False
     order: tuple[int, ...] | None = None
     nodes: tuple[Node, ...] = ()
     segments: tuple[Segment, ...] | None = None
-    sureness: Sureness = Sureness()
+    confidence: Confidence = Confidence()
     unknown: tuple[int, ...] = ()
     matrix: tuple[tuple[float, ...], ...] | None = None
     alignment: tuple[tuple[float, ...], ...] | None = None
@@ -97,18 +97,18 @@ class Account(ShownInNotebooks):
 
 
 @dataclass(frozen=True)
-class Way:
+class DecodingVariant:
     """One way to decode.
 
     Attributes:
         name: greedy, viterbi or permutation.
         meaning: what it looks for.
-        account: what comes of it.
+        trace: what comes of it.
     """
 
     name: str
     meaning: str
-    account: Account
+    trace: Trace
 
 
 @dataclass(frozen=True)
@@ -116,28 +116,28 @@ class Comparison:
     """The same sentence decoded in several ways.
 
     Attributes:
-        ways: greedy, Viterbi, and the most probable permutation.
+        variants: greedy, Viterbi, and the most probable permutation.
         gap: by how much another order's probability could exceed the last one's; 0 when it is proven best.
         trees_differ: whether the trees are not all the same, labels included.
         orders_differ: whether the orders are not all the same.
         outputs_differ: whether the outputs are not all the same.
     """
 
-    ways: tuple[Way, ...]
+    variants: tuple[DecodingVariant, ...]
     gap: float
     trees_differ: bool
     orders_differ: bool
     outputs_differ: bool
 
     @classmethod
-    def of(cls, ways: Sequence[Way], gap: float) -> "Comparison":
+    def of(cls, variants: Sequence[DecodingVariant], gap: float) -> "Comparison":
         """A comparison that has seen what differs."""
-        accounts = [way.account for way in ways]
+        traces = [variant.trace for variant in variants]
         shapes = {
-            tuple((node.start, node.end, node.rule, node.label) for node in one.nodes) for one in accounts
+            tuple((node.start, node.end, node.rule, node.label) for node in one.nodes) for one in traces
         }
-        orders, outputs = {one.order for one in accounts}, {one.target for one in accounts}
-        return cls(tuple(ways), gap, len(shapes) > 1, len(orders) > 1, len(outputs) > 1)
+        orders, outputs = {one.order for one in traces}, {one.target for one in traces}
+        return cls(tuple(variants), gap, len(shapes) > 1, len(orders) > 1, len(outputs) > 1)
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, strings and numbers."""

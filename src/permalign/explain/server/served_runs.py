@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Lock
 
 from permalign.errors import DataError
-from permalign.explain.explaining import compare, explain
+from permalign.explain.trace.explaining import compare, explain
 from permalign.model import Transducer
 from permalign.saving import CONFIG, WEIGHTS
 

@@ -11,7 +11,7 @@ export class Panel {
     this.run = run;
     this.changed = changed;
     this.failed = failed;
-    this.turns = { picture: 0, ways: 0, file: 0 }; // answers that come back after a newer question are dropped
+    this.turns = { picture: 0, variants: 0, file: 0 }; // answers that come back after a newer question are dropped
     this.busy = new Set();
     this.element = document.getElementById("panel").content.cloneNode(true).querySelector("section");
     this.element.setAttribute("aria-label", run.name);
@@ -22,7 +22,7 @@ export class Panel {
     this.checkpoints = [...run.checkpoints.filter((name) => name !== BEST), BEST];
     this.prepareDials();
     this.find(".replay").addEventListener("click", () => play(this.find(".permalign-picture")));
-    this.find(".ways").addEventListener("click", () => this.toggleWays());
+    this.find(".variants").addEventListener("click", () => this.toggleVariants());
     this.find(".save").addEventListener("click", () => this.save());
   }
 
@@ -74,12 +74,12 @@ export class Panel {
   // Ask for the model's own choice; samples are asked for when they are first looked at.
   async load(move) {
     this.drawn = null;
-    this.closeWays();
+    this.closeVariants();
     await this.guarded("picture", async (current) => {
       const choice = await api.explain({ ...this.question, target: this.target });
       if (!current()) return;
       this.choice = choice;
-      this.find(".sample").hidden = this.target !== null || choice.account.nodes.length < 2;
+      this.find(".sample").hidden = this.target !== null || choice.trace.nodes.length < 2;
       await this.show(move);
     });
   }
@@ -104,7 +104,7 @@ export class Panel {
     const before = this.find(".permalign-picture");
     const places = before && move === glide ? glide.places(before) : null;
     const open = new Set([...this.element.querySelectorAll(".picture details[open] > summary")].map((one) => one.textContent));
-    const words = explained.account.target.flatMap((word) => [isolated(word), " "]).slice(0, -1);
+    const words = explained.trace.target.flatMap((word) => [isolated(word), " "]).slice(0, -1);
     this.find(".output bdi").replaceChildren(...(words.length ? words : ["∅"]));
     this.find(".picture").replaceChildren(...markup.childNodes);
     for (const summary of this.element.querySelectorAll(".picture summary")) {
@@ -149,21 +149,21 @@ export class Panel {
     if (!this.busy.size) this.element.removeAttribute("aria-busy");
   }
 
-  closeWays() {
-    this.forget("ways");
+  closeVariants() {
+    this.forget("variants");
     this.find(".comparison").hidden = true;
-    this.find(".ways").setAttribute("aria-expanded", "false");
+    this.find(".variants").setAttribute("aria-expanded", "false");
   }
 
-  async toggleWays() {
+  async toggleVariants() {
     const place = this.find(".comparison");
-    if (!place.hidden) return this.closeWays();
-    await this.guarded("ways", async (current) => {
+    if (!place.hidden) return this.closeVariants();
+    await this.guarded("variants", async (current) => {
       const comparison = await api.compare(this.question);
       if (!current()) return;
-      place.replaceChildren(comparison ? waysTable(comparison) : paragraph("This model has one way to decode only."));
+      place.replaceChildren(comparison ? variantsTable(comparison) : paragraph("This model has one way to decode only."));
       place.hidden = false;
-      this.find(".ways").setAttribute("aria-expanded", "true");
+      this.find(".variants").setAttribute("aria-expanded", "true");
     });
   }
 
@@ -187,7 +187,7 @@ function isolated(word) {
   return element;
 }
 
-function waysTable(comparison) {
+function variantsTable(comparison) {
   const parts = document.createElement("div");
   let verdict = "All three outputs are the same; their trees or orders differ.";
   if (!comparison.trees_differ) verdict = "Greedy, Viterbi and the most probable permutation agree on the tree.";
@@ -196,11 +196,11 @@ function waysTable(comparison) {
   const table = parts.appendChild(document.createElement("table"));
   row(table.createTHead(), ["way", "tree", "order", "reads", "writes"], "th");
   const body = table.createTBody();
-  for (const way of comparison.ways) {
-    const { source, target, order, sureness } = way.account;
+  for (const variant of comparison.variants) {
+    const { source, target, order, confidence } = variant.trace;
     const words = [order.map((token) => source[token]).join(" "), target.join(" ")];
-    const cells = row(body, [way.name, figure(sureness.derivation), figure(sureness.order), ...words], "td");
-    cells[0].title = way.meaning;
+    const cells = row(body, [variant.name, figure(confidence.derivation), figure(confidence.order), ...words], "td");
+    cells[0].title = variant.meaning;
   }
   return parts;
 }

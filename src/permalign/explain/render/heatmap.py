@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 
-from permalign.explain.account import Account
-from permalign.explain.markup import element, safe, shortened, text_width
+from permalign.explain.render.markup import element, safe, shortened, text_width
+from permalign.explain.trace.records import Trace
 
 CELL = 22.0
 SIZE = 13.0
 
 
-def heatmaps(account: Account) -> str:
-    """The matrices of an account as HTML, folded; nothing where there are none."""
+def heatmaps(trace: Trace) -> str:
+    """The matrices of a trace as HTML, folded; nothing where there are none."""
     parts = []
-    if account.matrix is not None and len(account.source) > 1:
-        places = [str(place) for place in range(1, len(account.matrix) + 1)]
-        drawn = heatmap(account.matrix, places, account.source, "place")
+    if trace.matrix is not None and len(trace.source) > 1:
+        places = [str(place) for place in range(1, len(trace.matrix) + 1)]
+        drawn = heatmap(trace.matrix, places, trace.source, "place")
         parts.append(_folded("Where each word stands", drawn))
-    if account.alignment is not None:
-        drawn = heatmap(*with_end(account), "output word")
+    if trace.alignment is not None:
+        drawn = heatmap(*with_end(trace), "output word")
         parts.append(_folded("What stands behind each output word", drawn))
     return "".join(parts)
 
@@ -25,17 +25,17 @@ def heatmaps(account: Account) -> str:
 END = "(end of sentence)"
 
 
-def with_end(account: Account) -> tuple[Sequence[Sequence[float]], Sequence[str], Sequence[str]]:
+def with_end(trace: Trace) -> tuple[Sequence[Sequence[float]], Sequence[str], Sequence[str]]:
     """The alignment with its rows' and columns' names: a last column for the end of the sentence, if words come of it.
 
-    >>> with_end(Account(("a",), ("b",), alignment=((0.25,),), at_end=(0.75,)))
+    >>> with_end(Trace(("a",), ("b",), alignment=((0.25,),), at_end=(0.75,)))
     ([(0.25, 0.75)], ('b',), ('a', '(end of sentence)'))
     """
-    rows = account.alignment or ()
-    if account.at_end is None:
-        return rows, account.target, account.source
-    longer = [(*row, end) for row, end in zip(rows, account.at_end, strict=True)]
-    return longer, account.target, (*account.source, END)
+    rows = trace.alignment or ()
+    if trace.at_end is None:
+        return rows, trace.target, trace.source
+    longer = [(*row, end) for row, end in zip(rows, trace.at_end, strict=True)]
+    return longer, trace.target, (*trace.source, END)
 
 
 def heatmap(values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], what: str) -> str:

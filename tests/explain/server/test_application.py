@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from permalign.explain import compare, explain, sample
-from permalign.explain.runs import Models, find_run, find_runs, unique_names
 from permalign.explain.server.application import application
 from permalign.explain.server.limits import Buckets, Limits, TooManyError, TooSlowError, Workshop
+from permalign.explain.server.served_runs import Models, find_run, find_runs, unique_names
 
 GENEROUS = Limits(burst=10_000)
 SENTENCE = "a b c d"
@@ -43,19 +43,19 @@ def plain(value):
 
 def test_the_api_has_the_types_of_python(client, exact_model):
     answer = ask(client).json()
-    assert answer["account"] == plain(explain(exact_model, SENTENCE).to_json())
+    assert answer["trace"] == plain(explain(exact_model, SENTENCE).to_json())
     assert "permalign-picture" in answer["html"]
     drawn = ask(client, "samples", count=3, seed=5).json()
-    assert [one["account"] for one in drawn] == plain(
+    assert [one["trace"] for one in drawn] == plain(
         [one.to_json() for one in sample(exact_model, SENTENCE, 3, seed=5)]
     )
     assert ask(client, "compare").json() == plain(compare(exact_model, SENTENCE).to_json())
 
 
 def test_given_outputs_checkpoints_and_runs(client):
-    assert ask(client, target="A B C D").json()["account"]["given"]
+    assert ask(client, target="A B C D").json()["trace"]["target_given"]
     early = ask(client, checkpoint="step-0000000").json()
-    assert early["account"] != ask(client).json()["account"]
+    assert early["trace"] != ask(client).json()["trace"]
     assert ask(client, run="ssnt").status_code == 200
     described = client.get("/api/runs").json()
     assert [run["name"] for run in described] == ["exact", "ssnt"]
@@ -119,7 +119,7 @@ def test_bodies_that_hide_their_length_are_cut_off(client):
 def test_hostile_sentences_are_only_words(client, sentence):
     answer = ask(client, sentence=sentence)
     assert answer.status_code == 200
-    assert answer.json()["account"]["source"] == sentence.split()
+    assert answer.json()["trace"]["source"] == sentence.split()
     assert "<script" not in answer.json()["html"]
 
 
@@ -163,12 +163,12 @@ def test_openapi_describes_all_that_is_there(client):
     assert set(described["paths"]) == {
         f"/api/{name}" for name in ("runs", "explain", "samples", "compare", "predict", "svg")
     }
-    assert set(described["components"]["schemas"]) >= {"Account", "Node", "Segment", "Sureness", "Comparison"}
-    account = described["components"]["schemas"]["Account"]["properties"]
-    assert {"source", "order", "nodes", "segments", "sureness"} <= set(account)
+    assert set(described["components"]["schemas"]) >= {"Trace", "Node", "Segment", "Confidence", "Comparison"}
+    trace = described["components"]["schemas"]["Trace"]["properties"]
+    assert {"source", "order", "nodes", "segments", "confidence"} <= set(trace)
     docs = client.get("/api/docs").text
     assert "POST /api/explain" in docs
-    assert 'id="Account"' in docs
+    assert 'id="Trace"' in docs
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example", ""])

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from permalign.decoding.beam import beam_search
-from permalign.explain.account import Account, Judge, Sureness, nodes_of, rounded
 from permalign.explain.distributions import OrderDistribution, judge_of, option_weights, tree_log_prob
+from permalign.explain.trace.records import Confidence, Judge, Trace, nodes_of, rounded
 from permalign.model import Transducer
 from permalign.reorderers.base import Reordering
 from permalign.reorderers.discrete import take_order
@@ -20,7 +20,7 @@ from permalign.text.codec import UNKNOWN_ID
 
 
 @dataclass(frozen=True)
-class ReadSentence:
+class EncodedSentence:
     """A sentence, and all that depends on it alone.
 
     Attributes:
@@ -116,7 +116,7 @@ class ReadSentence:
         return self.model.options.head.longest_phrase > 1
 
 
-def read(model: Transducer, sentence: str | Sequence[str]) -> ReadSentence:
+def read(model: Transducer, sentence: str | Sequence[str]) -> EncodedSentence:
     """Let a model read a sentence.
 
     Raises:
@@ -135,12 +135,14 @@ def read(model: Transducer, sentence: str | Sequence[str]) -> ReadSentence:
         ) is not None:  # words in context, before any reordering
             states = encoder(states, lengths)
         reordering = model.reorderer(source, lengths, states)
-    return ReadSentence(model, words, tuple(model.source.units(words)), source, lengths, states, reordering)
+    return EncodedSentence(
+        model, words, tuple(model.source.units(words)), source, lengths, states, reordering
+    )
 
 
 @torch.no_grad()
-def written_in_order(
-    sentence: ReadSentence, order: Sequence[int], beam: int
+def decode_in_order(
+    sentence: EncodedSentence, order: Sequence[int], beam: int
 ) -> tuple[tuple[int, ...], float]:
     """What the head writes when the words stand in this order, and its log-probability given the order."""
     head, length = sentence.model.head, len(sentence.units)
@@ -154,7 +156,7 @@ def written_in_order(
 
 @dataclass(frozen=True)
 class Aligned:
-    """What an account says of the way from source words to output words; see `Account` for all three."""
+    """What a trace says of the way from source words to output words; see `Trace` for all three."""
 
     segments: tuple[Segment, ...] | None = None
     alignment: tuple[tuple[float, ...], ...] | None = None
@@ -162,7 +164,7 @@ class Aligned:
 
 
 @torch.no_grad()
-def aligned(sentence: ReadSentence, order: Sequence[int] | None, output: Sequence[int]) -> Aligned:
+def aligned(sentence: EncodedSentence, order: Sequence[int] | None, output: Sequence[int]) -> Aligned:
     """Segments and alignment posteriors of an output, given the order; nothing for a head without alignments."""
     if order is None or not output:
         return Aligned()
@@ -180,18 +182,18 @@ def aligned(sentence: ReadSentence, order: Sequence[int] | None, output: Sequenc
     return Aligned(None if segments is None else tuple(segments[0]), by_token, at_end)
 
 
-def _row(order: Sequence[int], sentence: ReadSentence) -> Tensor:
+def _row(order: Sequence[int], sentence: EncodedSentence) -> Tensor:
     return torch.tensor([list(order)], device=sentence.states.device)
 
 
 @torch.no_grad()
-def account_of(
-    sentence: ReadSentence,
+def build_trace(
+    sentence: EncodedSentence,
     derivation: Derivation | None,
     order: Sequence[int] | None,
     output: Sequence[int],
     output_log_prob: float | None,
-) -> Account:
+) -> Trace:
     """Everything about one order of a sentence and one output."""
     distribution = sentence.distribution
     found = aligned(sentence, order, output)
@@ -199,13 +201,13 @@ def account_of(
     order_log_prob = None
     if distribution is not None and order is not None:
         order_log_prob = finite(float(distribution.double().log_prob(_row(order, sentence))))
-    return Account(
+    return Trace(
         source=sentence.units,
         target=target,
         order=None if order is None else tuple(order),
         nodes=() if derivation is None else nodes_of(derivation.tree, sentence.judge, _normal_form(sentence)),
         segments=found.segments,
-        sureness=Sureness(
+        confidence=Confidence(
             output=finite(output_log_prob),
             derivation=None
             if derivation is None or sentence.has_phrases
@@ -221,11 +223,11 @@ def account_of(
     )
 
 
-def _normal_form(sentence: ReadSentence) -> bool:
+def _normal_form(sentence: EncodedSentence) -> bool:
     return bool(getattr(sentence.distribution, "normal_form", False))
 
 
-def _alignment_notes(sentence: ReadSentence, found: Aligned, target: Sequence[str]) -> tuple[str, ...]:
+def _alignment_notes(sentence: EncodedSentence, found: Aligned, target: Sequence[str]) -> tuple[str, ...]:
     if not target:
         return ("The output is empty.",)
     late = [word for word, share in zip(target, found.at_end or (), strict=False) if share >= 0.5]

@@ -1,4 +1,4 @@
-"""Text, pictures, pages and figures of accounts."""
+"""Text, pictures, pages and figures of traces."""
 
 import re
 from dataclasses import replace
@@ -9,12 +9,12 @@ import pytest
 from tests.models.small import PAIRS, make
 
 from permalign.explain import compare, explain, html, svg, text
-from permalign.explain.account import Account, Node, nodes_of
-from permalign.explain.figures import accuracy_by_length, alignment, expected_matrix, save
-from permalign.explain.in_words import in_words
-from permalign.explain.layout import lay_out
-from permalign.explain.markup import shortened
-from permalign.explain.text import compared
+from permalign.explain.render.description import in_words
+from permalign.explain.render.figures import accuracy_by_length, alignment, expected_matrix, save
+from permalign.explain.render.markup import shortened
+from permalign.explain.render.svg_layout import lay_out
+from permalign.explain.render.terminal import compared
+from permalign.explain.trace.records import Node, Trace, nodes_of
 from permalign.structures import Segment, Tree
 
 HOSTILE = (
@@ -28,7 +28,7 @@ HOSTILE = (
     "\ud800",
     "‮evil",
 )
-LABELLED = Account(
+LABELLED = Trace(
     ("she", "sang", "a", "song"),
     ("LIED", "SANG"),
     order=(2, 3, 1, 0),
@@ -51,11 +51,11 @@ def caterpillar(count):
     tree = Tree(0, 1)
     for end in range(2, count + 1):
         tree = Tree(0, end, "I" if end % 2 else "S", (tree, Tree(end - 1, end)))
-    return Account(words(count), (), order=tree.order, nodes=nodes_of(tree))
+    return Trace(words(count), (), order=tree.order, nodes=nodes_of(tree))
 
 
-def parsed(account):
-    return ElementTree.fromstring(svg(account))
+def parsed(trace):
+    return ElementTree.fromstring(svg(trace))
 
 
 def classes(root, name):
@@ -83,23 +83,23 @@ def test_text_shows_labels_and_leaves_of_several_words():
 
 def test_text_steers_no_terminal():
     evil = ("\x1b]0;x\x07", "\x9b2J", "\u202eevil", "a\x7f", "\ud800")
-    account = Account(evil, evil, order=tuple(range(5)), notes=evil)
-    shown = text(account)
+    trace = Trace(evil, evil, order=tuple(range(5)), notes=evil)
+    shown = text(trace)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", shown)
     assert "\ufffdevil" in shown
 
 
 def test_names_of_leaves_stand_beside_their_branches():
     nodes = (Node(0, 2, "S", "top", (1, 2)), Node(0, 1, None, "left"), Node(1, 2, None, "right"))
-    account = Account(("a", "b"), (), order=(0, 1), nodes=nodes)
-    places, names = lay_out(account).nodes, {part.text: part for part in classes(parsed(account), "label")}
+    trace = Trace(("a", "b"), (), order=(0, 1), nodes=nodes)
+    places, names = lay_out(trace).nodes, {part.text: part for part in classes(parsed(trace), "label")}
     assert float(names["left"].get("x")) < places[1][0]
     assert float(names["right"].get("x")) > places[2][0]
 
 
 def test_text_aligns_wide_characters():
-    account = Account(("日本", "a"), ("x",), order=(1, 0))
-    lines = text(account).split("Order\n")[1].splitlines()
+    trace = Trace(("日本", "a"), ("x",), order=(1, 0))
+    lines = text(trace).split("Order\n")[1].splitlines()
     assert lines[0].startswith("  日本 ")
     assert lines[1].startswith("     a ")
 
@@ -113,10 +113,10 @@ def test_ways_stand_side_by_side_where_they_differ(undecided, exact_model):
 
 @pytest.mark.parametrize(("reorderer", "head"), PAIRS)
 def test_every_account_is_a_picture_and_a_page(reorderer, head):
-    account = explain(make(reorderer, head), "a b c d")
-    root = parsed(account)
-    assert len(classes(root, "word")) == (8 if account.order is not None else 4)
-    assert "</html>" in html(account)
+    trace = explain(make(reorderer, head), "a b c d")
+    root = parsed(trace)
+    assert len(classes(root, "word")) == (8 if trace.order is not None else 4)
+    assert "</html>" in html(trace)
 
 
 def test_a_picture_has_every_part_in_its_place():
@@ -138,25 +138,25 @@ def test_words_do_not_overlap():
 
 
 def test_nodes_stand_above_their_children():
-    account = caterpillar(30)
-    layout = lay_out(account)
-    for place, node in enumerate(account.nodes):
+    trace = caterpillar(30)
+    layout = lay_out(trace)
+    for place, node in enumerate(trace.nodes):
         assert all(layout.nodes[place][1] < layout.nodes[child][1] for child in node.children)
         assert layout.nodes[place][1] >= 0
 
 
 def test_long_sentences_are_drawn():
-    account = caterpillar(600)  # deeper than Python recurses
-    assert "w599" in text(account)
-    assert parsed(account) is not None
-    assert in_words(account).count("<ul") == in_words(account).count("</ul>")
+    trace = caterpillar(600)  # deeper than Python recurses
+    assert "w599" in text(trace)
+    assert parsed(trace) is not None
+    assert in_words(trace).count("<ul") == in_words(trace).count("</ul>")
 
 
 def test_hostile_words_are_only_words():
-    account = Account(HOSTILE, HOSTILE[::-1], order=tuple(range(len(HOSTILE))), notes=HOSTILE)
-    root = parsed(account)  # well-formed, whatever was in the words
+    trace = Trace(HOSTILE, HOSTILE[::-1], order=tuple(range(len(HOSTILE))), notes=HOSTILE)
+    root = parsed(trace)  # well-formed, whatever was in the words
     assert not [part for part in root.iter() if part.tag.endswith("script")]
-    page = html(account)
+    page = html(trace)
     page.encode("utf-8")
     assert "<script>alert" not in page
     assert 'onload="' not in page
@@ -177,7 +177,7 @@ def test_a_page_asks_nobody_for_anything():
 
 
 def test_long_words_are_shortened_but_named():
-    root = parsed(Account(("x" * 80,), (), order=(0,)))
+    root = parsed(Trace(("x" * 80,), (), order=(0,)))
     shown = [part.text for part in classes(root, "text")]
     assert shown == [shortened("x" * 80)] * 2
     assert any(part.text == "x" * 80 for part in root.iter() if part.tag.endswith("title"))
@@ -205,9 +205,9 @@ def test_notebooks_show_pictures(ssnt_model):
 
 
 def test_figures_are_pdf_with_text_in_them(ssnt_model, tmp_path):
-    account = explain(ssnt_model, "a b c d")
+    trace = explain(ssnt_model, "a b c d")
     lengths = {"ours": [(3, True), (3, False), (5, True)], "theirs": [(3, False), (4, True)]}
-    for figure in (expected_matrix(account), alignment(account), accuracy_by_length(lengths)):
+    for figure in (expected_matrix(trace), alignment(trace), accuracy_by_length(lengths)):
         save(figure, tmp_path / "figure.pdf")
         written = (tmp_path / "figure.pdf").read_bytes()
         assert written.startswith(b"%PDF")
@@ -222,7 +222,7 @@ def test_accuracy_is_that_of_each_length():
 
 
 def test_figures_of_what_is_not_there_are_refused():
-    nothing = Account(("a",), ("b",))
+    nothing = Trace(("a",), ("b",))
     with pytest.raises(ValueError, match="no expected matrix"):
         expected_matrix(nothing)
     with pytest.raises(ValueError, match="no alignment"):

@@ -1,4 +1,4 @@
-"""Accounts as SVG: the tree over the sentence, its words on their way to a new order, the segments below.
+"""Traces as SVG: the tree over the sentence, its words on their way to a new order, the segments below.
 
 Markup has classes and geometry alone, no inline style: a page brings `picture.css`, a file of its own carries it.
 What belongs to a token or an output word says so (``data-tokens``, ``data-words``), so that a page can light it up.
@@ -7,10 +7,10 @@ What belongs to a token or an output word says so (``data-tokens``, ``data-words
 from collections.abc import Sequence
 from importlib.resources import files
 
-from permalign.explain.account import Account, Node
-from permalign.explain.layout import GAP, MARGIN, ROW, Box, Column, Layout, heights, lay_out
-from permalign.explain.markup import element, safe, shortened
-from permalign.explain.text import name_of
+from permalign.explain.render.markup import element, safe, shortened
+from permalign.explain.render.svg_layout import GAP, MARGIN, ROW, Box, Column, Layout, heights, lay_out
+from permalign.explain.render.terminal import name_of
+from permalign.explain.trace.records import Node, Trace
 
 NAMES = {"S": "straight", "I": "inverted"}
 ICONS = {
@@ -22,18 +22,18 @@ DOUBT = 0.95
 """A node less probable than that has its probability written beside it."""
 
 
-def svg(account: Account, *, standalone: bool = True) -> str:
-    """The picture of an account; standalone with its style (dark on white, whatever the system), as a file needs it."""
-    layout = lay_out(account)
+def svg(trace: Trace, *, standalone: bool = True) -> str:
+    """The picture of a trace; standalone with its style (dark on white, whatever the system), as a file needs it."""
+    layout = lay_out(trace)
     parts = [
-        _names(account, layout),
-        element("g", _tree(account, layout), class_="tree"),
-        element("g", _lines(account, layout), class_="lines"),
-        element("g", "".join(_source(account, layout)), class_="source"),
-        element("g", _segments(account, layout), class_="segments"),
-        element("g", _reordered(account, layout), class_="reordered"),
+        _names(trace, layout),
+        element("g", _tree(trace, layout), class_="tree"),
+        element("g", _lines(trace, layout), class_="lines"),
+        element("g", "".join(_source(trace, layout)), class_="source"),
+        element("g", _segments(trace, layout), class_="segments"),
+        element("g", _reordered(trace, layout), class_="reordered"),
     ]
-    content = element("title", safe(_summary(account))) + "".join(parts)
+    content = element("title", safe(_summary(trace))) + "".join(parts)
     if standalone:
         content = element("style", style()) + content
     return element(
@@ -45,21 +45,21 @@ def svg(account: Account, *, standalone: bool = True) -> str:
         width=round(layout.width),
         height=round(layout.height),
         role="group",
-        aria_label=_summary(account),
+        aria_label=_summary(trace),
     )
 
 
 def style() -> str:
     """The style sheet of pictures, without that for pages that turn dark."""
-    return (files("permalign.explain") / "static" / "picture.css").read_text(encoding="utf-8")
+    return (files("permalign.explain.render") / "static" / "picture.css").read_text(encoding="utf-8")
 
 
-def _summary(account: Account) -> str:
-    words = f"{' '.join(account.source)} becomes {' '.join(account.target) or 'nothing'}"
-    return words if account.reordered is None else f"{words}, read as: {' '.join(account.reordered)}"
+def _summary(trace: Trace) -> str:
+    words = f"{' '.join(trace.source)} becomes {' '.join(trace.target) or 'nothing'}"
+    return words if trace.reordered is None else f"{words}, read as: {' '.join(trace.reordered)}"
 
 
-def _names(account: Account, layout: Layout) -> str:
+def _names(trace: Trace, layout: Layout) -> str:
     """What each row is."""
     rows = [("sentence", layout.source_y)]
     if layout.reordered is not None:
@@ -70,11 +70,11 @@ def _names(account: Account, layout: Layout) -> str:
     return element("g", "".join(texts), aria_hidden="true")
 
 
-def _tree(account: Account, layout: Layout) -> str:
+def _tree(trace: Trace, layout: Layout) -> str:
     """Branches first, so that nodes lie on them; then nodes from the leaves up, as the tree grows."""
-    found = heights(account.nodes)
+    found = heights(trace.nodes)
     branches, nodes, away = [], [], {}
-    for place, node in enumerate(account.nodes):
+    for place, node in enumerate(trace.nodes):
         x, y = layout.nodes[place]
         for child in node.children:
             to_x, to_y = layout.nodes[child]
@@ -85,18 +85,18 @@ def _tree(account: Account, layout: Layout) -> str:
                 )
             )
         if node.rule is not None:
-            nodes.append(_node(node, account.source, (x, y), found[place], _split(account, node)))
+            nodes.append(_node(node, trace.source, (x, y), found[place], _split(trace, node)))
         elif node.end - node.start > 1 or node.label is not None:
-            nodes.append(_leaf(node, account.source, layout, (x, y), away.get(place, 1)))
+            nodes.append(_leaf(node, trace.source, layout, (x, y), away.get(place, 1)))
     return element("g", "".join(branches), aria_hidden="true") + "".join(nodes)
 
 
-def _split(account: Account, node: Node) -> str:
+def _split(trace: Trace, node: Node) -> str:
     """The two parts of a node, as they come to stand."""
-    parts = [account.nodes[child] for child in node.children]
+    parts = [trace.nodes[child] for child in node.children]
     if node.rule == "I":
         parts.reverse()
-    return ", then ".join(f"“{' '.join(account.source[part.start : part.end])}”" for part in parts)
+    return ", then ".join(f"“{' '.join(trace.source[part.start : part.end])}”" for part in parts)
 
 
 def _node(node: Node, words: Sequence[str], at: tuple[float, float], height: int, split: str) -> str:
@@ -138,10 +138,10 @@ def _leaf(node: Node, words: Sequence[str], layout: Layout, at: tuple[float, flo
     return element("g", content, class_="leaf", aria_hidden="true")
 
 
-def _source(account: Account, layout: Layout) -> list[str]:
+def _source(trace: Trace, layout: Layout) -> list[str]:
     return [
-        _word(word, layout.source[token], layout.source_y, token, unknown=token in account.unknown)
-        for token, word in enumerate(account.source)
+        _word(word, layout.source[token], layout.source_y, token, unknown=token in trace.unknown)
+        for token, word in enumerate(trace.source)
     ]
 
 
@@ -162,15 +162,15 @@ def _word(word: str, box: Box, y: float, token: int, unknown: bool = False, **mo
     return element("g", content, class_=classes, data_tokens=token, **more)
 
 
-def _lines(account: Account, layout: Layout) -> str:
+def _lines(trace: Trace, layout: Layout) -> str:
     """From each word to its new place."""
-    if layout.reordered is None or account.order is None:
+    if layout.reordered is None or trace.order is None:
         return ""
-    crossing = _crossing(account.order)
+    crossing = _crossing(trace.order)
     top, bottom = layout.source_y + ROW / 2, layout.reordered_y - ROW / 2
     middle = (top + bottom) / 2
     paths = []
-    for token in account.order:
+    for token in trace.order:
         x, to_x = layout.source[token].x, layout.reordered[token].x
         curve = _path("M", x, top, "C", x, middle, to_x, middle, to_x, bottom)
         kind = "line crosses" if token in crossing else "line"
@@ -197,34 +197,34 @@ def _crossing(order: Sequence[int]) -> set[int]:
     return crossing
 
 
-def _reordered(account: Account, layout: Layout) -> str:
+def _reordered(trace: Trace, layout: Layout) -> str:
     """The words at their new places; how far they came is noted, so that a page can let them move."""
-    if layout.reordered is None or account.order is None:
+    if layout.reordered is None or trace.order is None:
         return ""
     words = []
-    for token in account.order:
+    for token in trace.order:
         box = layout.reordered[token]
         away = f"{layout.source[token].x - box.x:.1f} {layout.source_y - layout.reordered_y:.1f}"
-        words.append(_word(account.source[token], box, layout.reordered_y, token, data_from=away))
+        words.append(_word(trace.source[token], box, layout.reordered_y, token, data_from=away))
     return element("g", "".join(words), aria_hidden="true")
 
 
-def _segments(account: Account, layout: Layout) -> str:
+def _segments(trace: Trace, layout: Layout) -> str:
     if layout.columns:
-        return "".join(_segment(account, layout, column) for column in layout.columns)
+        return "".join(_segment(trace, layout, column) for column in layout.columns)
     words = (
         element(
             "text", safe(shortened(word)), x=layout.target[place].x, y=layout.target_y, class_="text written"
         )
-        for place, word in enumerate(account.target)
+        for place, word in enumerate(trace.target)
     )
     return "".join(words)
 
 
-def _segment(account: Account, layout: Layout, column: Column) -> str:
+def _segment(trace: Trace, layout: Layout, column: Column) -> str:
     """Output words on a card, tied to the source words behind them."""
-    sources = " ".join(account.source[token] for token in column.source)
-    targets = " ".join(account.target[word] for word in column.target)
+    sources = " ".join(trace.source[token] for token in column.source)
+    targets = " ".join(trace.target[word] for word in column.target)
     content = element("title", safe(f"{sources or 'nothing'} → {targets or 'nothing'}"))
     top, bottom = layout.reordered_y, layout.target_y
     if column.above is not None:
@@ -235,7 +235,7 @@ def _segment(account: Account, layout: Layout, column: Column) -> str:
         content += _ribbon(column.above, column.below, top + ROW / 2, bottom - ROW / 2)
     for word in column.target:
         box = layout.target[word]
-        shown = safe(shortened(account.target[word]))
+        shown = safe(shortened(trace.target[word]))
         content += element("text", shown, x=box.x, y=bottom, class_="text written", data_words=word)
     silent = not column.target
     return element(

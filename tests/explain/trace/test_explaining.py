@@ -1,4 +1,4 @@
-"""Accounts say what is true of the model, for every reorderer and head, with and without a given output."""
+"""Traces say what is true of the model, for every reorderer and head, with and without a given output."""
 
 import json
 from math import exp, log
@@ -8,7 +8,7 @@ import torch
 from tests.models.small import PAIRS, make
 
 from permalign.explain import compare, explain, sample
-from permalign.explain.account import Account
+from permalign.explain.trace.records import Trace
 from permalign.model import Transducer
 
 WORDS = "a b c d"
@@ -18,89 +18,88 @@ PAIR = ("a b c", "C B A")
 @pytest.mark.parametrize(("reorderer", "head"), PAIRS)
 def test_every_model_can_be_explained(reorderer, head):
     model = make(reorderer, head)
-    account = explain(model, WORDS, beam=2)
-    assert account.source == tuple("abcd")
+    trace = explain(model, WORDS, beam=2)
+    assert trace.source == tuple("abcd")
     options = model.options.reorderer
     has_trees = options.kind in ("separable", "labelled") and options.decoding != "marginal"
-    assert bool(account.nodes) == has_trees
-    if account.order is not None:
-        assert sorted(account.order) == [0, 1, 2, 3]
-    for row in account.alignment or ():
+    assert bool(trace.nodes) == has_trees
+    if trace.order is not None:
+        assert sorted(trace.order) == [0, 1, 2, 3]
+    for row in trace.alignment or ():
         assert len(row) == 4
         assert 0 <= sum(row) <= 1.001
-    if account.sureness.derivation is not None:
-        assert account.sureness.derivation <= account.sureness.order + 1e-6
-    elif not account.nodes:
-        assert account.notes  # says what there is not
-    json.dumps(account.to_json(), allow_nan=False)
+    if trace.confidence.derivation is not None:
+        assert trace.confidence.derivation <= trace.confidence.order + 1e-6
+    elif not trace.nodes:
+        assert trace.notes  # says what there is not
+    json.dumps(trace.to_json(), allow_nan=False)
 
 
 @pytest.mark.parametrize(("reorderer", "head"), PAIRS)
 def test_every_model_explains_a_given_output(reorderer, head):
     model = make(reorderer, head)
-    account = explain(model, *PAIR)
-    assert account.given
-    assert account.target == tuple("CBA")
-    assert account.sureness.output <= 0
-    json.dumps(account.to_json(), allow_nan=False)
+    trace = explain(model, *PAIR)
+    assert trace.target_given
+    assert trace.target == tuple("CBA")
+    assert trace.confidence.output <= 0
+    json.dumps(trace.to_json(), allow_nan=False)
 
 
 def test_what_is_written_at_the_end_of_a_sentence_is_said(ssnt_model):
-    account = explain(ssnt_model, "a", "A B C D")
-    for row, end in zip(account.alignment, account.at_end, strict=True):
+    trace = explain(ssnt_model, "a", "A B C D")
+    for row, end in zip(trace.alignment, trace.at_end, strict=True):
         assert sum(row) + end == pytest.approx(1, abs=1e-4)
-    late = [word for word, end in zip(account.target, account.at_end, strict=True) if end >= 0.5]
-    said = [note for note in account.notes if note.startswith("Written at the end")]
+    late = [word for word, end in zip(trace.target, trace.at_end, strict=True) if end >= 0.5]
+    said = [note for note in trace.notes if note.startswith("Written at the end")]
     assert bool(said) == bool(late)
     model = make("none", "ssnt").eval()
     torch.nn.init.constant_(model.head.emit.bias, -30.0)  # nothing before the end
-    account = explain(model, "a b", "B A")
-    assert account.at_end == pytest.approx((1, 1), abs=1e-4)
+    trace = explain(model, "a b", "B A")
+    assert trace.at_end == pytest.approx((1, 1), abs=1e-4)
     assert any(
-        note.startswith("Written at the end of the sentence, at no word of it: B A.")
-        for note in account.notes
+        note.startswith("Written at the end of the sentence, at no word of it: B A.") for note in trace.notes
     )
 
 
 def test_the_output_is_the_models_own(ssnt_model):
-    account = explain(ssnt_model, WORDS)
+    trace = explain(ssnt_model, WORDS)
     (prediction,) = ssnt_model.predict([WORDS], beam=5, explain=True)
-    assert account.target == prediction.tokens
-    assert account.order == prediction.explanation.order
-    assert account.segments == prediction.explanation.segments
-    assert account.sureness.output == pytest.approx(prediction.score, abs=1e-4)
+    assert trace.target == prediction.tokens
+    assert trace.order == prediction.explanation.order
+    assert trace.segments == prediction.explanation.segments
+    assert trace.confidence.output == pytest.approx(prediction.score, abs=1e-4)
 
 
 def test_a_trained_model_is_sure_of_the_right_order(exact_model):
-    account = explain(exact_model, WORDS)
-    assert account.target == tuple("DCBA")
-    assert account.order == (3, 2, 1, 0)
-    assert account.nodes[0].rule == "I"
-    assert exp(account.sureness.order) > 0.9
+    trace = explain(exact_model, WORDS)
+    assert trace.target == tuple("DCBA")
+    assert trace.order == (3, 2, 1, 0)
+    assert trace.nodes[0].rule == "I"
+    assert exp(trace.confidence.order) > 0.9
 
 
 def test_sureness_is_that_of_the_distribution(ssnt_model):
-    account = explain(ssnt_model, WORDS)
+    trace = explain(ssnt_model, WORDS)
     source = torch.tensor([ssnt_model.source.encode(WORDS.split())])
     with torch.no_grad():
         distribution = ssnt_model.reorderer.distribution(source, torch.tensor([4]))
     (trees,) = distribution.top_derivations(1000)
-    own = sum(exp(tree.log_prob) for tree in trees if tree.order == account.order)
-    assert exp(account.sureness.order) == pytest.approx(own, abs=1e-5)
-    assert account.sureness.derivation == pytest.approx(trees[0].log_prob, abs=1e-5)
+    own = sum(exp(tree.log_prob) for tree in trees if tree.order == trace.order)
+    assert exp(trace.confidence.order) == pytest.approx(own, abs=1e-5)
+    assert trace.confidence.derivation == pytest.approx(trees[0].log_prob, abs=1e-5)
     bits = -sum(exp(tree.log_prob) * tree.log_prob for tree in trees) / log(2)
-    assert account.sureness.entropy == pytest.approx(bits, abs=1e-4)
+    assert trace.confidence.entropy == pytest.approx(bits, abs=1e-4)
     product = 1.0
-    for node in account.nodes:
+    for node in trace.nodes:
         product *= node.probability if node.rule else 1.0
-    assert product == pytest.approx(exp(account.sureness.derivation), abs=1e-4)
-    for row, expected in zip(account.matrix, distribution.expected_matrix()[0].tolist(), strict=True):
+    assert product == pytest.approx(exp(trace.confidence.derivation), abs=1e-4)
+    for row, expected in zip(trace.matrix, distribution.expected_matrix()[0].tolist(), strict=True):
         assert row == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_span_is_as_undecided_as_its_options(undecided):
-    account = explain(undecided, "a b c")
-    root = account.nodes[0]
+    trace = explain(undecided, "a b c")
+    root = trace.nodes[0]
     rules = undecided.reorderer.distribution(torch.zeros(1, 3), torch.tensor([3])).rule_probabilities()[0]
     options = rules[2:].flatten()  # the splits of the whole sentence come last
     assert root.entropy == pytest.approx(float(-(options * options.log2()).sum()), abs=1e-4)
@@ -109,7 +108,7 @@ def test_a_span_is_as_undecided_as_its_options(undecided):
 def test_given_both_sides_everything_is_bayes(exact_model):
     """Against enumeration: p(tree | pair) = p(tree) p(output | order) / p(output)."""
     source, target = "a b c", "C A B"
-    account = explain(exact_model, source, target)
+    trace = explain(exact_model, source, target)
     numbers = torch.tensor([exact_model.source.encode(source.split())])
     lengths = torch.tensor([3])
     output = torch.tensor([exact_model.target.encode(target.split())])
@@ -124,20 +123,20 @@ def test_given_both_sides_everything_is_bayes(exact_model):
     ]
     total = torch.tensor(joint, dtype=torch.float64).logsumexp(0).item()
     best = max(range(len(trees)), key=joint.__getitem__)
-    assert account.order == trees[best].order
-    assert account.sureness.output == pytest.approx(total, abs=1e-4)
-    assert account.sureness.derivation == pytest.approx(joint[best] - total, abs=1e-4)
-    same = [weight for tree, weight in zip(trees, joint, strict=True) if tree.order == account.order]
-    assert exp(account.sureness.order) == pytest.approx(sum(exp(one - total) for one in same), abs=1e-4)
+    assert trace.order == trees[best].order
+    assert trace.confidence.output == pytest.approx(total, abs=1e-4)
+    assert trace.confidence.derivation == pytest.approx(joint[best] - total, abs=1e-4)
+    same = [weight for tree, weight in zip(trees, joint, strict=True) if tree.order == trace.order]
+    assert exp(trace.confidence.order) == pytest.approx(sum(exp(one - total) for one in same), abs=1e-4)
     behind_first = [0.0] * 3
     for tree, weight in zip(trees, joint, strict=True):
         behind_first[tree.order[0]] += exp(weight - total)
-    assert account.alignment[0] == pytest.approx(behind_first, abs=1e-4)
+    assert trace.alignment[0] == pytest.approx(behind_first, abs=1e-4)
 
 
 def test_rescoring_finds_the_best_order(ssnt_model):
     source, target = "a b c", "A B C"
-    account = explain(ssnt_model, source, target)
+    trace = explain(ssnt_model, source, target)
     numbers = torch.tensor([ssnt_model.source.encode(source.split())])
     lengths = torch.tensor([3])
     output = torch.tensor([ssnt_model.target.encode(target.split())])
@@ -149,16 +148,16 @@ def test_rescoring_finds_the_best_order(ssnt_model):
             states, lengths.repeat(6), output.repeat(6, 1), lengths.repeat(6)
         )
         joint = distribution.log_prob(orders[:, None])[:, 0] + likelihoods
-    assert account.order == tuple(orders[int(joint.argmax())].tolist())
-    assert account.sureness.order == pytest.approx(float(joint.max() - joint.logsumexp(0)), abs=1e-4)
-    assert any("6 rescored" in note and "100.0%" in note for note in account.notes)
+    assert trace.order == tuple(orders[int(joint.argmax())].tolist())
+    assert trace.confidence.order == pytest.approx(float(joint.max() - joint.logsumexp(0)), abs=1e-4)
+    assert any("6 rescored" in note and "100.0%" in note for note in trace.notes)
 
 
 def test_samples_follow_their_seed(ssnt_model):
     first = sample(ssnt_model, WORDS, 5, seed=3)
     assert len(first) == 5
     assert sample(ssnt_model, WORDS, 5, seed=3) == first
-    assert all(isinstance(one, Account) and sorted(one.order) == [0, 1, 2, 3] for one in first)
+    assert all(isinstance(one, Trace) and sorted(one.order) == [0, 1, 2, 3] for one in first)
 
 
 def test_samples_have_the_labels_that_were_drawn():
@@ -168,15 +167,17 @@ def test_samples_have_the_labels_that_were_drawn():
     trees = {tuple((node.rule, node.label) for node in one.nodes) for one in drawn}
     assert len(trees) > 10  # 54 there are; two orders alone would have two trees
     one = drawn[0]
-    assert one.sureness.derivation < one.sureness.order  # which has other labels too
+    assert one.confidence.derivation < one.confidence.order  # which has other labels too
     assert any("summed over labels" in note for note in one.notes)
 
 
 def test_trees_with_other_labels_are_other_trees():
-    from permalign.explain.account import Comparison, Node, Way
+    from permalign.explain.trace.records import Comparison, DecodingVariant, Node
 
-    first, second = (Account(("a",), ("A",), order=(0,), nodes=(Node(0, 1, None, name),)) for name in "xy")
-    assert Comparison.of([Way("one", "", first), Way("other", "", second)], 0.0).trees_differ
+    first, second = (Trace(("a",), ("A",), order=(0,), nodes=(Node(0, 1, None, name),)) for name in "xy")
+    assert Comparison.of(
+        [DecodingVariant("one", "", first), DecodingVariant("other", "", second)], 0.0
+    ).trees_differ
 
 
 def test_what_has_no_distribution_has_no_samples():
@@ -187,11 +188,13 @@ def test_what_has_no_distribution_has_no_samples():
 
 def test_three_ways_to_decode_that_differ(undecided):
     comparison = compare(undecided, "a b c")
-    greedy, viterbi, permutation = (way.account for way in comparison.ways)
+    greedy, viterbi, permutation = (variant.trace for variant in comparison.variants)
     assert comparison.orders_differ
     assert len({greedy.order, viterbi.order, permutation.order}) == 3
-    assert permutation.sureness.order >= max(greedy.sureness.order, viterbi.sureness.order)
-    assert viterbi.sureness.derivation >= max(greedy.sureness.derivation, permutation.sureness.derivation)
+    assert permutation.confidence.order >= max(greedy.confidence.order, viterbi.confidence.order)
+    assert viterbi.confidence.derivation >= max(
+        greedy.confidence.derivation, permutation.confidence.derivation
+    )
     assert comparison.gap == 0
 
 
@@ -202,18 +205,18 @@ def test_ways_that_agree_say_so(exact_model):
 
 
 def test_unknown_words_are_named(exact_model):
-    account = explain(exact_model, "a zebra b")
-    assert account.unknown == (1,)
-    assert any("zebra" in note for note in account.notes)
+    trace = explain(exact_model, "a zebra b")
+    assert trace.unknown == (1,)
+    assert any("zebra" in note for note in trace.notes)
     given = explain(exact_model, "a b", "B zebra")
     assert any("cannot write" in note and "zebra" in note for note in given.notes)
 
 
 def test_one_word(exact_model, ssnt_model):
     for model in (exact_model, ssnt_model):
-        account = explain(model, "a")
-        assert account.order == (0,)
-        assert len(account.nodes) == 1
+        trace = explain(model, "a")
+        assert trace.order == (0,)
+        assert len(trace.nodes) == 1
         assert sample(model, "a", 2)[0].order == (0,)
         assert not compare(model, "a").trees_differ
         assert explain(model, "a", "A").target == ("A",)
@@ -226,10 +229,10 @@ def test_every_decoding_shows_what_it_has(decoding):
     from permalign.model import Transducer
 
     options = {"reorderer": {"kind": "separable", "decoding": decoding}, "head": {"kind": "ssnt"}}
-    account = explain(Transducer(options, SOURCE, TARGET), WORDS)
-    assert (account.order is None) == (decoding == "marginal")
-    assert bool(account.nodes) == (decoding != "marginal")
-    assert account.matrix is not None
+    trace = explain(Transducer(options, SOURCE, TARGET), WORDS)
+    assert (trace.order is None) == (decoding == "marginal")
+    assert bool(trace.nodes) == (decoding != "marginal")
+    assert trace.matrix is not None
 
 
 def test_normal_form_is_explained():
@@ -238,12 +241,12 @@ def test_normal_form_is_explained():
     from permalign.model import Transducer
 
     options = {"reorderer": {"kind": "separable", "normal_form": True}, "head": {"kind": "ssnt"}}
-    account = explain(Transducer(options, SOURCE, TARGET), WORDS)
+    trace = explain(Transducer(options, SOURCE, TARGET), WORDS)
     product = 1.0
-    for node in account.nodes:
+    for node in trace.nodes:
         product *= node.probability if node.rule else 1.0
-    assert product == pytest.approx(exp(account.sureness.derivation), abs=1e-4)
-    assert account.sureness.order == pytest.approx(account.sureness.derivation, abs=1e-5)
+    assert product == pytest.approx(exp(trace.confidence.derivation), abs=1e-4)
+    assert trace.confidence.order == pytest.approx(trace.confidence.derivation, abs=1e-5)
 
 
 def test_wrong_questions_are_named(exact_model):
@@ -259,12 +262,12 @@ def test_wrong_questions_are_named(exact_model):
 def test_of_several_models_the_first_is_explained(target):
     alone = make("exact", "segments")
     model = Transducer(alone.options.model_copy(update={"together": 3}), alone.source, alone.target).eval()
-    account = explain(model, "a b", target)
-    assert any(note.startswith("3 models answer together: the answer") for note in account.notes)
+    trace = explain(model, "a b", target)
+    assert any(note.startswith("3 models answer together: the answer") for note in trace.notes)
     if target is None:
         (answer,) = model.predict(["a b"], beam=5)
-        assert (account.target, account.sureness.output) == (
+        assert (trace.target, trace.confidence.output) == (
             answer.tokens,
             pytest.approx(answer.score, abs=1e-4),
         )
-    json.dumps(account.to_json(), allow_nan=False)
+    json.dumps(trace.to_json(), allow_nan=False)

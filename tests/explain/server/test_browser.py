@@ -35,7 +35,9 @@ def test_a_sentence_is_typed_and_reordered(open_page):
     assert reordered(page) == list("dcba")
     assert page.locator(".node").count() == 3
     assert page.locator(".node.inverted").count() == 3
-    assert "0.9" in page.locator(".sureness").inner_text() or "1.0" in page.locator(".sureness").inner_text()
+    assert (
+        "0.9" in page.locator(".confidence").inner_text() or "1.0" in page.locator(".confidence").inner_text()
+    )
 
 
 def test_an_example_is_a_click_away(open_page):
@@ -96,11 +98,11 @@ def test_samples_slide(open_page):
 def test_checkpoints_are_stepped_through(open_page):
     page = open_page(f"?sentence={quote(SENTENCE)}")
     expect_text(output_of(page), "D C B A")
-    before = page.locator(".sureness").inner_text()
+    before = page.locator(".confidence").inner_text()
     page.get_by_label("Checkpoint").focus()
     page.keyboard.press("Home")
     expect_text(page.locator(".checkpoint .value"), "step 0")
-    page.wait_for_function("before => document.querySelector('.sureness').innerText !== before", arg=before)
+    page.wait_for_function("before => document.querySelector('.confidence').innerText !== before", arg=before)
     assert "checkpoint=step-0000000" in page.url
 
 
@@ -340,5 +342,5 @@ def test_a_page_of_its_own_works_without_a_server(browser, exact_model, tmp_path
 def test_the_documentation_of_the_api_is_a_page(open_page):
     page = open_page("api/docs")
     assert page.get_by_role("heading", name="POST /api/explain").is_visible()
-    page.get_by_role("link", name="Account").first.click()
-    assert page.url.endswith("#Account")
+    page.get_by_role("link", name="Trace").first.click()
+    assert page.url.endswith("#Trace")

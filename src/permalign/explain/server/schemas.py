@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from permalign.explain.account import Account
-from permalign.explain.runs import BEST
+from permalign.explain.server.served_runs import BEST
+from permalign.explain.trace.records import Trace
 
 
 class Question(BaseModel):
@@ -62,9 +62,9 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class Explained:
-    """An account, and the same as markup (picture, figures, words) for a page."""
+    """A trace, and the same as markup (picture, figures, words) for a page."""
 
-    account: Account
+    trace: Trace
     html: str
 
 
