@@ -157,7 +157,7 @@ def build_head(options: HeadOptions, words: int, width: int, encoder: nn.Module 
     common |= {"context": options.context}
     if options.kind == "ssnt":
         return SsntHead(**common)
-    common |= {"longest_segment": options.longest_segment}
+    common |= {"max_segment_length": options.longest_segment}
     if options.kind == "swan":
         return SwanHead(**common)
-    return SegmentsHead(history=options.history, longest_phrase=options.longest_phrase, **common)
+    return SegmentsHead(history=options.history, max_phrase_length=options.longest_phrase, **common)

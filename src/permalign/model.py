@@ -19,7 +19,7 @@ from permalign.decoding.orders import Rank, Search, search_over_orders
 from permalign.decoding.ranking import LogLikelihood, of_mixture, pooled, ranked_by_both_ways
 from permalign.decoding.reasons import Reasons, reasons_of
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
-from permalign.heads.words import width_after
+from permalign.heads.base import width_after
 from permalign.prediction import Explanation, Prediction, require_words, tokenised
 from permalign.reorderers.base import Reordering
 from permalign.saving import (

@@ -20,7 +20,7 @@ class SegmentalContract(HeadContract):
 
     def head(self, **options):
         defaults = {"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5}
-        return self.kind(**defaults | {"longest_segment": self.longest} | options)
+        return self.kind(**defaults | {"max_segment_length": self.longest} | options)
 
     @staticmethod
     def segment_log_prob(head, cell, before, words, smoothing):
@@ -34,7 +34,7 @@ class SegmentalContract(HeadContract):
             cells, words = states[[row], :n], target[row, :m].tolist()
             cells = cells[0] if head.encoder is None else head.encoder(cells, lengths[[row]])[0]
             ways = []
-            for sizes in itertools.product(range(head.longest_segment + 1), repeat=n):
+            for sizes in itertools.product(range(head.max_segment_length + 1), repeat=n):
                 if sum(sizes) == m:
                     cuts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
                     ways.append(
@@ -56,9 +56,7 @@ class SegmentalContract(HeadContract):
     def test_wrong_arguments_are_named(self):
         super().test_wrong_arguments_are_named()
         states, lengths, _, _ = self.batch()
-        message = (
-            rf"target_lengths\[1\] is 9 words, but 1 source .* L = {self.longest} write .*longest_segment=9"
-        )
+        message = rf"target_lengths\[1\] is 9 words, but 1 source .* L = {self.longest} write .*max_segment_length=9"
         with pytest.raises(ValueError, match=message):
             self.build().log_likelihood(states, lengths, *random_outputs((1, 9, 1)))
 
@@ -66,7 +64,7 @@ class SegmentalContract(HeadContract):
 def small_head(kind, scale=1.0, dtype=torch.float64, **options):
     """A head of six words, with weights as large as one likes."""
     torch.manual_seed(3)
-    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5, "longest_segment": 2}
+    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5, "max_segment_length": 2}
     head = kind(**defaults | options).to(dtype).eval()
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=scale)

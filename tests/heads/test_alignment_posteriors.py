@@ -16,7 +16,7 @@ def head_of(kind):
     if kind != "tagging":
         options |= {"embedding": 3, "hidden": 5}
     if kind == "swan":
-        options["longest_segment"] = 2
+        options["max_segment_length"] = 2
     head = {"ssnt": SsntHead, "swan": SwanHead, "tagging": TaggingHead}[kind](**options)
     return head.double().eval()
 

@@ -1,9 +1,9 @@
 """What turns (reordered) source states into an output."""
 
-from permalign.heads.additive import additive_word_log_probs
 from permalign.heads.attention import AttentionHead
 from permalign.heads.base import Decoder, Head
 from permalign.heads.segments import SegmentsHead
+from permalign.heads.softmax.additive import additive_word_log_probs
 from permalign.heads.ssnt import SsntHead
 from permalign.heads.swan import SwanHead
 from permalign.heads.syntactic_attention import SyntacticAttentionHead

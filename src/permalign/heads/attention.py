@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
-from permalign.heads.base import Decoder, Head
-from permalign.heads.recurrent import (
+from permalign.heads.base import Decoder, Head, width_after
+from permalign.heads.lstm_attention import (
     LstmStack,
     State,
     attention_weights,
@@ -17,7 +17,7 @@ from permalign.heads.recurrent import (
     top,
     weighted_sum,
 )
-from permalign.heads.words import WordSoftmax, require_states, require_target, width_after, with_end
+from permalign.heads.softmax.output import OutputSoftmax, with_end
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -96,11 +96,11 @@ class AttentionHead(Head):
         self.keys = nn.Linear(source_width, hidden, bias=False)  # W_a
         self.values = nn.Linear(source_width, hidden, bias=False)  # W_c
         self.combine = nn.Linear(hidden, hidden)  # W_s and b
-        self.softmax = WordSoftmax(hidden, words, with_end=True)
+        self.softmax = OutputSoftmax(hidden, words, with_end=True)
 
     def _read(self, states: Tensor, lengths: Tensor) -> tuple[_Source, State]:
         """The source as steps see it, and the decoder's first state."""
-        require_states(states, lengths, self.width)
+        self.require_states(states, lengths)
         read = states if self.encoder is None else self.encoder(states, lengths)
         source = _Source(self.keys(read), self.values(read), padding_bias(lengths, read))
         return source, self.stack.begin(read, lengths)
@@ -127,7 +127,7 @@ class AttentionHead(Head):
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
         """The sum of the log-probabilities of all words and of the end, each given those before it."""
-        require_target(target, target_lengths, states.shape[0], self.words, smoothing)
+        self.require_target(states, target, target_lengths, smoothing)
         source, state = self._read(states, lengths)
         longest = int(target_lengths.max())
         before = functional.pad(target[:, :longest], (1, 0), value=BEGIN_ID)  # (batch, steps)

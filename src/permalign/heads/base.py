@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from permalign.checks import require_lengths, require_range, shape_of
+from permalign.masks import length_mask
 from permalign.shapes import Bool, Float, Int
 from permalign.structures import (
     Derivation,
@@ -15,6 +17,7 @@ from permalign.structures import (
     Transduction,
 )
 from permalign.text.batching import pad
+from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
 
 class Decoder(ABC):
@@ -41,16 +44,17 @@ class Head(nn.Module, ABC):
     """
 
     width: int
+    words: int
     same_length: bool = False
 
-    def longest_output(self, source_words: int) -> int | None:
+    def max_output_length(self, source_words: int) -> int | None:
         """The most words it can write for a source of so many; None if there is no limit."""
         return source_words if self.same_length else None
 
     def most_words(self, source_words: int, longest: int | None) -> int:
         """The most words of an output that is looked for; ``longest`` is what a caller allows, None for a default."""
         limit = 2 * source_words + 10 if longest is None else longest
-        possible = self.longest_output(source_words)
+        possible = self.max_output_length(source_words)
         if possible is None:
             return limit
         return possible if self.same_length else min(limit, possible)
@@ -59,7 +63,7 @@ class Head(nn.Module, ABC):
         self, source_lengths: Int[Tensor, " batch"], target_lengths: Int[Tensor, " batch"]
     ) -> Bool[Tensor, " batch"]:
         """Which outputs of so many words it can write for sources of so many."""
-        most = [self.longest_output(words) for words in source_lengths.tolist()]
+        most = [self.max_output_length(words) for words in source_lengths.tolist()]
         return torch.tensor(
             [
                 source > 0 and (limit is None or (target == limit if self.same_length else target <= limit))
@@ -162,3 +166,50 @@ class Head(nn.Module, ABC):
         """What it reads of the leaves of each derivation, in their order; and how many there are."""
         order, lengths = (tensor.to(states.device) for tensor in pad([one.order for one in derivations]))
         return states.gather(1, order[..., None].expand(-1, -1, states.shape[2])), lengths
+
+    def require_states(self, states: Tensor, lengths: Tensor) -> None:
+        """Require states ``(batch, n, width)`` of sentences that have at least one word."""
+        if states.dim() != 3 or states.shape[2] != self.width:
+            raise ValueError(
+                f"states has shape {shape_of(states)}, but must be (batch, n, {self.width}), as the head was built "
+                "for."
+            )
+        require_lengths("lengths", lengths, "states", states, states.shape[1])
+        require_range("lengths", lengths, "states", states, states.shape[1])
+
+    def require_target(
+        self, states: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
+    ) -> None:
+        """Require outputs ``(batch, m)`` of words that can be written, and a label smoothing below one."""
+        if not 0 <= smoothing < 1:
+            raise ValueError(f"smoothing is {smoothing}, but must lie in 0 <= smoothing < 1; 0 is none.")
+        batch, words = states.shape[0], self.words
+        if target.dim() != 2 or target.shape[0] != batch or target.is_floating_point():
+            raise ValueError(
+                f"target has shape {shape_of(target)} and dtype {target.dtype}, but must be ({batch}, m) token ids: "
+                "one output for every sentence in states."
+            )
+        require_lengths("target_lengths", target_lengths, "target", target, target.shape[1])
+        require_range("target_lengths", target_lengths, "target", target, target.shape[1], minimum=0)
+        special = (target == PADDING_ID) | (target == BEGIN_ID) | (target == END_ID)
+        wrong = length_mask(target_lengths, target.shape[1]) & (special | (target < 0) | (target >= words))
+        if bool(wrong.any()):
+            row, step = (int(index) for index in wrong.nonzero()[0])
+            raise ValueError(
+                f"target[{row}, {step}] is {int(target[row, step])}, but outputs hold token ids below {words} and none "
+                f"of {PADDING_ID} (padding), {BEGIN_ID} (begin), {END_ID} (end). Leave begin and end to the head, and "
+                "count padding out in target_lengths."
+            )
+
+
+def width_after(encoder: nn.Module | None, width: int) -> int:
+    """The width of a head's input states once its encoder, if any, has read them."""
+    if encoder is None:
+        return width
+    found = getattr(encoder, "width", None)
+    if not isinstance(found, int):
+        raise ValueError(
+            f"encoder {type(encoder).__name__} must say the width of its states in an attribute `width`, an int; "
+            f"found {found!r}."
+        )
+    return found

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
-from permalign.heads.base import Decoder, Head
-from permalign.heads.recurrent import (
+from permalign.heads.base import Decoder, Head, width_after
+from permalign.heads.lstm_attention import (
     LstmStack,
     State,
     attention_weights,
@@ -16,7 +16,7 @@ from permalign.heads.recurrent import (
     top,
     weighted_sum,
 )
-from permalign.heads.words import WordSoftmax, require_states, require_target, width_after, with_end
+from permalign.heads.softmax.output import OutputSoftmax, with_end
 from permalign.shapes import Float, Int
 
 
@@ -81,11 +81,11 @@ class SyntacticAttentionHead(Head):
         self.keys = nn.Linear(syntax_width, hidden, bias=False)  # W_a
         self.meanings = nn.Linear(width, hidden)  # W_m
         self.dropout = nn.Dropout(dropout)
-        self.softmax = WordSoftmax(hidden, words, with_end=True)
+        self.softmax = OutputSoftmax(hidden, words, with_end=True)
 
     def _read(self, states: Tensor, lengths: Tensor) -> tuple[_Streams, State]:
         """Both streams with the end in them, and the decoder's first state."""
-        require_states(states, lengths, self.width)
+        self.require_states(states, lengths)
         sentence = torch.arange(states.shape[0], device=states.device)
         ended = functional.pad(states, (0, 0, 0, 1))  # (batch, n + 1, width)
         ended = ended.index_put((sentence, lengths.long()), self.end.expand(states.shape[0], -1))
@@ -110,7 +110,7 @@ class SyntacticAttentionHead(Head):
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
         """The sum of the log-probabilities of all words and of the end."""
-        require_target(target, target_lengths, states.shape[0], self.words, smoothing)
+        self.require_target(states, target, target_lengths, smoothing)
         streams, state = self._read(states, lengths)
         longest = int(target_lengths.max())
         features = []

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
-from permalign.heads.base import Decoder, Head
-from permalign.heads.words import WordSoftmax, inside, require_states, require_target, width_after
+from permalign.heads.base import Decoder, Head, width_after
+from permalign.heads.softmax.output import OutputSoftmax
+from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures import LabelledPermutation, Segment, SeparablePermutation
 from permalign.text.codec import END_ID, UNKNOWN_ID
@@ -41,10 +42,10 @@ class TaggingHead(Head):
         self.width, self.words = width, words
         self.encoder = encoder
         self.dropout = nn.Dropout(dropout)
-        self.softmax = WordSoftmax(width_after(encoder, width), words, with_end=False)
+        self.softmax = OutputSoftmax(width_after(encoder, width), words, with_end=False)
 
     def _features(self, states: Tensor, lengths: Tensor) -> Tensor:
-        require_states(states, lengths, self.width)
+        self.require_states(states, lengths)
         read = states if self.encoder is None else self.encoder(states, lengths)
         features: Tensor = self.dropout(read)
         return features  # (batch, n, encoder width)
@@ -103,7 +104,7 @@ class TaggingHead(Head):
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float
     ) -> Tensor:
         """The outputs, checked, and as wide as the states; after the last word come unknown ones, which are finite."""
-        require_target(target, target_lengths, states.shape[0], self.words, smoothing)
+        self.require_target(states, target, target_lengths, smoothing)
         different = lengths != target_lengths
         if bool(different.any()):
             pair = int(different.nonzero()[0])
@@ -113,7 +114,7 @@ class TaggingHead(Head):
             )
         n = states.shape[1]
         fitted = functional.pad(target, (0, n - target.shape[1])).long()
-        return fitted.masked_fill(~inside(lengths, n), UNKNOWN_ID)
+        return fitted.masked_fill(~length_mask(lengths, n), UNKNOWN_ID)
 
     def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> Decoder:
         """One row for each sentence; its words are known at once, so that a step only looks them up."""
@@ -146,7 +147,7 @@ class TaggingHead(Head):
         """Given the order there is no doubt: every position writes its own word."""
         self._aligned_target(states, lengths, target, target_lengths, smoothing=0.0)
         own = torch.eye(states.shape[1], target.shape[1], device=states.device, dtype=states.dtype)
-        return own * inside(lengths, states.shape[1])[:, :, None]
+        return own * length_mask(lengths, states.shape[1])[:, :, None]
 
 
 class _TaggingDecoder(Decoder):

@@ -209,7 +209,7 @@ def _not_writable(model: Transducer, example: Example) -> str | None:
         return None
     if not read:
         return f"the source of example {example.id} of the training data is empty."
-    longest = head.longest_output(read)
+    longest = head.max_output_length(read)
     can = f"exactly {longest}" if head.same_length else f"at most {longest}"
     return (
         f"model.head.kind {model.options.head.kind} writes {can} words for a source of {read}, but example "

@@ -147,7 +147,7 @@ def decode_in_order(
     """What the head writes when the words stand in this order, and its log-probability given the order."""
     head, length = sentence.model.head, len(sentence.units)
     states = take_order(sentence.states, _row(order, sentence))
-    possible = head.longest_output(length)
+    possible = head.max_output_length(length)
     limit = 2 * length + 10 if possible is None else possible
     decoder = head.decoder(states, sentence.lengths)
     found = beam_search(decoder, [limit], beam, 1, None, head.same_length)[0]

@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from permalign.checks import require_at_least_one
-from permalign.heads.aligned_words import AlignedWords
-from permalign.heads.base import Head
+from permalign.heads.base import Head, width_after
 from permalign.heads.output_context import OutputContext
-from permalign.heads.ssnt_decoder import SsntDecoder
-from permalign.heads.words import require_states, require_target, width_after, with_end
+from permalign.heads.softmax.aligned import AlignedSoftmax
+from permalign.heads.softmax.output import with_end
+from permalign.heads.ssnt.decoder import SsntDecoder
 from permalign.shapes import Bool, Float, Int
 from permalign.structures import MonotoneAlignment, Segment
 
@@ -64,7 +64,7 @@ class SsntHead(Head):
         self.end_cell = nn.Parameter(torch.randn(width))
         self.encoder = encoder
         cell_width = width_after(encoder, width)
-        self.word_scores = AlignedWords(cell_width, hidden, words)
+        self.word_scores = AlignedSoftmax(cell_width, hidden, words)
         self.context = OutputContext(
             words=words, embedding=embedding, hidden=hidden, layers=layers, dropout=dropout, context=context
         )
@@ -76,7 +76,7 @@ class SsntHead(Head):
         self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]
     ) -> tuple[Float[Tensor, "batch cells cell_width"], Bool[Tensor, "batch cells"]]:
         """``h``, the states with the end cell behind each sentence, in context; and where the end cells are."""
-        require_states(states, lengths, self.width)
+        self.require_states(states, lengths)
         last = torch.arange(states.shape[1] + 1, device=states.device) == lengths[:, None]
         longer = torch.where(last[..., None], self.end_cell, pad(states, (0, 0, 0, 1)))
         return longer if self.encoder is None else self.encoder(longer, lengths + 1), last
@@ -141,7 +141,7 @@ class SsntHead(Head):
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
     ) -> MonotoneAlignment:
         """Everything about a batch of pairs: ``e`` and the words of all outputs, the end included."""
-        require_target(target, target_lengths, states.shape[0], self.words, smoothing)
+        self.require_target(states, target, target_lengths, smoothing)
         cells, last = self.cells(states, lengths)
         target = target[:, : int(target_lengths.max())]
         steps = self.context(target)

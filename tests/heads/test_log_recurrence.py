@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.structures.contract import seeded
 
-from permalign.heads.scan import log_recurrence
+from permalign.heads.log_recurrence import log_recurrence
 from permalign.structures.restriction import LOG_ZERO
 
 

@@ -15,9 +15,9 @@ from tests.heads.contract import (
 from tests.heads.reference import word_log_prob
 from tests.heads.segmental import SegmentalContract, small_head
 
-from permalign.heads import swan
-from permalign.heads.segment_lstm import SegmentLstm
-from permalign.heads.swan import SwanHead
+from permalign.heads.swan import head as swan
+from permalign.heads.swan.head import SwanHead
+from permalign.heads.swan.segment_lstm import SegmentLstm
 from permalign.structures import Segment
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
@@ -32,7 +32,7 @@ class SwanContract(SegmentalContract):
         state, memory = (network.from_cells(cell) + network.from_steps(step)).tanh().chunk(2)
         choices = [word for word in range(head.words) if word not in (PADDING_ID, BEGIN_ID)]
         for size, word in enumerate([*words, END_ID]):
-            if size == head.longest_segment:
+            if size == head.max_segment_length:
                 break  # stops by itself
             mean = sum(word_log_prob(head, state, choice) for choice in choices) / len(choices)
             total = total + (1 - smoothing) * word_log_prob(head, state, word) + smoothing * mean
@@ -65,7 +65,7 @@ class TestTwoWordsWithEncoder(SwanContract):
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize(("n", "longest"), [(1, 3), (2, 2), (4, 1)])
 def test_every_output_is_scored_alike_by_decoder_and_likelihood(dtype, tolerance, n, longest):
-    head = small_head(SwanHead, dtype=dtype, longest_segment=longest)
+    head = small_head(SwanHead, dtype=dtype, max_segment_length=longest)
     states, lengths = random_sentences([n])
     states = states.to(dtype)
     total = 0.0
@@ -139,5 +139,5 @@ def test_the_segment_network_is_an_lstm():
 
 
 def test_segments_have_room_for_a_word():
-    with pytest.raises(ValueError, match="longest_segment is 0"):
-        small_head(SwanHead, longest_segment=0)
+    with pytest.raises(ValueError, match="max_segment_length is 0"):
+        small_head(SwanHead, max_segment_length=0)

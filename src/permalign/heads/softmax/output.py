@@ -1,15 +1,15 @@
-"""A softmax over output words, and the checks of what a head is given."""
+"""A softmax over output words."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from permalign.checks import require_lengths, require_range, shape_of
+from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
 
-class WordSoftmax(nn.Module):
+class OutputSoftmax(nn.Module):
     """Log-probabilities of output words, from features of what to write.
 
     Padding and begin are never written, and neither is the end by a head that knows the length beforehand: a bias
@@ -20,7 +20,7 @@ class WordSoftmax(nn.Module):
         words: size of the vocabulary, with its special words.
         with_end: whether the end of the output is one of the words.
 
-    >>> softmax = WordSoftmax(width=3, words=6, with_end=True)
+    >>> softmax = OutputSoftmax(width=3, words=6, with_end=True)
     >>> log_probs = softmax(torch.zeros(1, 3))
     >>> [SPECIALS[word] for word in log_probs[0].isinf().nonzero().flatten()]
     ['<pad>', '<s>']
@@ -86,19 +86,9 @@ class WordSoftmax(nn.Module):
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
         """The sum over the first ``lengths`` words of every sentence; no softmax is spent on padding."""
-        sentence, step = inside(lengths, features.shape[1]).nonzero(as_tuple=True)
+        sentence, step = length_mask(lengths, features.shape[1]).nonzero(as_tuple=True)
         each = self.log_prob(features[sentence, step], words[sentence, step], smoothing)
         return each.new_zeros(features.shape[0]).index_add(0, sentence, each)
-
-
-def inside(lengths: Tensor, most: int) -> Tensor:
-    """True where a sentence has a word, ``(batch, most)``.
-
-    >>> inside(torch.tensor([1, 3]), 3)
-    tensor([[ True, False, False],
-            [ True,  True,  True]])
-    """
-    return torch.arange(most, device=lengths.device) < lengths[:, None]
 
 
 def with_end(target: Int[Tensor, "batch m"], lengths: Int[Tensor, " batch"]) -> Int[Tensor, "batch m+1"]:
@@ -109,64 +99,3 @@ def with_end(target: Int[Tensor, "batch m"], lengths: Int[Tensor, " batch"]) -> 
             [9, 3, 0]])
     """
     return functional.pad(target, (0, 1)).scatter(1, lengths.long()[:, None], END_ID)
-
-
-def width_after(encoder: nn.Module | None, width: int) -> int:
-    """The width of a head's input states once its encoder, if any, has read them."""
-    if encoder is None:
-        return width
-    found = getattr(encoder, "width", None)
-    if not isinstance(found, int):
-        raise ValueError(
-            f"encoder {type(encoder).__name__} must say the width of its states in an attribute `width`, an int; "
-            f"found {found!r}."
-        )
-    return found
-
-
-def require_room(lengths: Tensor, target_lengths: Tensor, longest: int) -> None:
-    """Every output fits into one segment of at most so many words for each source word."""
-    too_long = target_lengths > lengths * longest
-    if bool(too_long.any()):
-        row = int(too_long.nonzero()[0])
-        words, cells = int(target_lengths[row]), int(lengths[row])
-        raise ValueError(
-            f"target_lengths[{row}] is {words} words, but {cells} source words with segments of at most L = "
-            f"{longest} write {cells * longest} at most. Build the head with "
-            f"longest_segment={-(-words // cells)} or more, or leave the pair out."
-        )
-
-
-def require_states(states: Tensor, lengths: Tensor, width: int) -> None:
-    """States ``(batch, n, width)`` of sentences that have at least one word."""
-    if states.dim() != 3 or states.shape[2] != width:
-        raise ValueError(
-            f"states has shape {shape_of(states)}, but must be (batch, n, {width}), as the head was built for."
-        )
-    require_lengths("lengths", lengths, "states", states, states.shape[1])
-    require_range("lengths", lengths, "states", states, states.shape[1])
-
-
-def require_target(
-    target: Tensor, target_lengths: Tensor, batch: int, words: int, smoothing: float = 0.0
-) -> None:
-    """Outputs ``(batch, m)`` of words that can be written, without begin and end; a smoothing below one."""
-    if not 0 <= smoothing < 1:
-        raise ValueError(f"smoothing is {smoothing}, but must lie in 0 <= smoothing < 1; 0 is none.")
-    if target.dim() != 2 or target.shape[0] != batch or target.is_floating_point():
-        raise ValueError(
-            f"target has shape {shape_of(target)} and dtype {target.dtype}, but must be ({batch}, m) word numbers: "
-            "one output for every sentence in states."
-        )
-    require_lengths("target_lengths", target_lengths, "target", target, target.shape[1])
-    require_range("target_lengths", target_lengths, "target", target, target.shape[1], minimum=0)
-    within = inside(target_lengths, target.shape[1])
-    special = (target == PADDING_ID) | (target == BEGIN_ID) | (target == END_ID)
-    wrong = within & (special | (target < 0) | (target >= words))
-    if bool(wrong.any()):
-        row, step = (int(index) for index in wrong.nonzero()[0])
-        raise ValueError(
-            f"target[{row}, {step}] is {int(target[row, step])}, but outputs hold word numbers below {words} and none "
-            f"of {PADDING_ID} (padding), {BEGIN_ID} (begin), {END_ID} (end). Leave begin and end to the head, and "
-            "count padding out in target_lengths."
-        )

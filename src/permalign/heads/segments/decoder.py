@@ -4,12 +4,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from permalign.heads.additive import Exponentials, summed_over_words, too_small
 from permalign.heads.base import Decoder
-from permalign.heads.scan import log_recurrence
-from permalign.heads.segment_words import SegmentWords
-from permalign.heads.slots import slots_of
-from permalign.heads.words import inside
+from permalign.heads.beam_slots import slots_of
+from permalign.heads.log_recurrence import log_recurrence
+from permalign.heads.softmax.additive import Exponentials, summed_over_words, too_small
+from permalign.heads.softmax.segmental import SegmentalSoftmax
+from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures.restriction import LOG_ZERO
 from permalign.text.codec import END_ID
@@ -32,13 +32,13 @@ class SegmentsDecoder(Decoder):
 
     def __init__(
         self,
-        word_scores: SegmentWords,
+        word_scores: SegmentalSoftmax,
         cells: Float[Tensor, "batch n width"],
         lengths: Int[Tensor, " batch"],
     ) -> None:
         batch, count, _ = cells.shape
         self._word_scores, self._lengths = word_scores, lengths.long()
-        self._inside = inside(self._lengths, count)
+        self._inside = length_mask(self._lengths, count)
         self._cell_words = Exponentials.of(word_scores.cell_logits(cells))
         self._sentences = torch.arange(batch, device=cells.device)
         self._slots, self._most = torch.zeros_like(self._sentences), 1

@@ -15,7 +15,7 @@ from tests.heads.segmental import SegmentalContract, small_head
 from tests.structures.contract import seeded
 
 from permalign import SeparablePermutation
-from permalign.heads.segments import SegmentsHead
+from permalign.heads.segments.head import SegmentsHead
 from permalign.heads.ssnt import SsntHead
 from permalign.kernels.layout import split_count
 from permalign.structures import Segment
@@ -31,7 +31,7 @@ class SegmentsContract(SegmentalContract):
         scores, total = head.word_scores, 0.0
         known = before if scores.history == "output" else []
         for size, word in enumerate([*words, END_ID]):
-            if size == head.longest_segment:
+            if size == head.max_segment_length:
                 break  # stops by itself
             state = scores.context(torch.tensor([known + words[:size]], dtype=torch.int64))[0, -1]
             logits = scores.of_cells(cell) + scores.of_steps(state)
@@ -84,7 +84,7 @@ def orders_of(n, batch=1, normal_form=False):
 @pytest.mark.parametrize(("n", "longest"), [(1, 3), (2, 2), (4, 1)])
 @torch.no_grad()
 def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, context, history):
-    head = small_head(SegmentsHead, longest_segment=longest, context=context, history=history)
+    head = small_head(SegmentsHead, max_segment_length=longest, context=context, history=history)
     states, lengths = random_sentences([n])
     totals = torch.zeros(2, dtype=torch.float64)  # in the order given, and over all orders
     for m in range(n * longest + 1):
@@ -127,12 +127,12 @@ def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form, histor
     assert [word for one in best.segments for word in one.target] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("longest_phrase", [2, 3])
+@pytest.mark.parametrize("max_phrase_length", [2, 3])
 @pytest.mark.parametrize("normal_form", [False, True])
 @torch.no_grad()
-def test_sums_over_orders_with_phrases_equal_the_twin(normal_form, longest_phrase):
+def test_sums_over_orders_with_phrases_equal_the_twin(normal_form, max_phrase_length):
     """Leaves by hand: words as they are, and phrases by the convolution of their width."""
-    head, n = small_head(SegmentsHead, longest_phrase=longest_phrase), 3
+    head, n = small_head(SegmentsHead, max_phrase_length=max_phrase_length), 3
     states, lengths = random_sentences([n])
     output = [4, 1, 5]
     pair = torch.tensor([output]), torch.tensor([3])
@@ -144,17 +144,17 @@ def test_sums_over_orders_with_phrases_equal_the_twin(normal_form, longest_phras
             (torch.einsum("ocw,wc->o", read.weight, states[0, start : start + width]) + read.bias).tanh()
             for start in range(n - width + 1)
         ]
-    segments = torch.full((1, len(cells), 4, head.longest_segment + 1), -torch.inf, dtype=torch.float64)
+    segments = torch.full((1, len(cells), 4, head.max_segment_length + 1), -torch.inf, dtype=torch.float64)
     for leaf, cell in enumerate(cells):
         for start in range(4):
-            for size in range(min(head.longest_segment, 3 - start) + 1):
+            for size in range(min(head.max_segment_length, 3 - start) + 1):
                 words = output[start : start + size]
                 segments[0, leaf, start, size] = SegmentsContract.segment_log_prob(
                     head, cell, output[:start], words, 0.0
                 )
     scores = torch.stack([head.phrases.weighing(cell)[0] for cell in cells[n:]])[None]
     twin = EnumeratedPhrasePermutation(
-        distribution.scores, segments, scores, lengths, pair[1], longest_phrase, normal_form
+        distribution.scores, segments, scores, lengths, pair[1], max_phrase_length, normal_form
     )
     found = head.log_likelihood_over_orders(distribution, states, lengths, *pair)
     torch.testing.assert_close(found, twin.log_likelihood())
@@ -169,7 +169,7 @@ def test_sums_over_orders_with_phrases_equal_the_twin(normal_form, longest_phras
 @pytest.mark.parametrize(("n", "longest"), [(1, 2), (2, 2), (4, 1)])
 @torch.no_grad()
 def test_outputs_of_words_and_phrases_sum_to_one(n, longest):
-    head = small_head(SegmentsHead, longest_segment=longest, longest_phrase=3)
+    head = small_head(SegmentsHead, max_segment_length=longest, max_phrase_length=3)
     states, lengths = random_sentences([n])
     total = torch.zeros((), dtype=torch.float64)
     for m in range(n * longest + 1):
@@ -183,7 +183,7 @@ def test_outputs_of_words_and_phrases_sum_to_one(n, longest):
 @torch.no_grad()
 def test_in_one_order_words_write_by_themselves():
     head, plain = (
-        small_head(SegmentsHead, longest_phrase=2),
+        small_head(SegmentsHead, max_phrase_length=2),
         small_head(SegmentsHead),
     )
     plain.load_state_dict(head.state_dict(), strict=False)
@@ -194,7 +194,7 @@ def test_in_one_order_words_write_by_themselves():
 @torch.no_grad()
 def test_trees_with_phrases_before_any_output():
     """The first is the best, others are different, and what is read of them are the cells of their leaves."""
-    head, (states, lengths) = small_head(SegmentsHead, longest_phrase=2), random_sentences([4, 2])
+    head, (states, lengths) = small_head(SegmentsHead, max_phrase_length=2), random_sentences([4, 2])
     distribution = orders_of(4, batch=2)
     distribution = SeparablePermutation(distribution.scores, lengths)
     ranked = head.phrase_derivations(distribution, states, lengths, 4)

@@ -7,14 +7,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from permalign.heads.base import Decoder
-from permalign.heads.scan import log_recurrence
-from permalign.heads.words import inside
+from permalign.heads.log_recurrence import log_recurrence
+from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures.restriction import LOG_ZERO
 from permalign.text.codec import END_ID
 
 if TYPE_CHECKING:
-    from permalign.heads.swan import SwanHead
+    from permalign.heads.swan.head import SwanHead
 
 
 class SwanDecoder(Decoder):
@@ -37,8 +37,8 @@ class SwanDecoder(Decoder):
         self._sentences = torch.arange(batch, device=cells.device)
         self._begun = cells.new_zeros(batch)  # what enters the first cell
         steps, self._carried = head.context.begin(batch, cells.device)
-        grown = cells.new_full((batch, count, head.longest_segment), LOG_ZERO)
-        nothing = cells.new_zeros((batch, count, head.longest_segment - 1, both // 2))
+        grown = cells.new_full((batch, count, head.max_segment_length), LOG_ZERO)
+        nothing = cells.new_zeros((batch, count, head.max_segment_length - 1, both // 2))
         self._open(steps, grown, nothing, nothing)
 
     @torch.no_grad()
@@ -84,4 +84,4 @@ class SwanDecoder(Decoder):
         lengths = self._lengths[self._sentences]
         self._finished = entered.gather(1, lengths[:, None]).squeeze(1)
         ready = torch.cat([entered[:, :-1, None], grown[..., :-1]], dim=2)
-        self._ready = ready.masked_fill(~inside(lengths, count)[..., None], LOG_ZERO)
+        self._ready = ready.masked_fill(~length_mask(lengths, count)[..., None], LOG_ZERO)

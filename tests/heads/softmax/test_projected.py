@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.structures.contract import seeded
 
-from permalign.heads.projected_words import projected_log_normaliser
+from permalign.heads.softmax.projected import projected_log_normaliser
 
 BATCH, CELLS, STEPS, VOCABULARY = 2, 3, 4, 7
 

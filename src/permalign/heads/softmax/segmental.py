@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from permalign.heads.output_context import OutputContext
-from permalign.heads.projected_words import projected_log_normaliser
+from permalign.heads.softmax.projected import projected_log_normaliser
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
 History = Literal["segment", "output"]
 
 
-class SegmentWords(nn.Module):
+class SegmentalSoftmax(nn.Module):
     """``p(w | i, before) = softmax_w(A_i + B_before)``, where the end stands for the segment's stop.
 
     ``A_i`` is a projection of the source cell alone and ``B_before`` one of the words before alone, so that
@@ -26,7 +26,7 @@ class SegmentWords(nn.Module):
         words: size of the vocabulary, with its special words.
         embedding: width of the embeddings of output words.
         hidden: width of the states of what a segment has written.
-        longest_segment: L.
+        max_segment_length: L.
         layers: of the network over the words of a segment.
         dropout: of embeddings and states.
         context: ``"full"`` for a network over all words before, or the number of last words it sees.
@@ -42,7 +42,7 @@ class SegmentWords(nn.Module):
         words: int,
         embedding: int,
         hidden: int,
-        longest_segment: int,
+        max_segment_length: int,
         layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = 1,
@@ -56,7 +56,7 @@ class SegmentWords(nn.Module):
                 f"words is {words}, but must be at least {len(SPECIALS) + 1}: the vocabulary's size, counting the "
                 f"special words {' '.join(SPECIALS)}."
             )
-        self.longest, self.history = longest_segment, history
+        self.longest, self.history = max_segment_length, history
         self.context = OutputContext(
             words=words, embedding=embedding, hidden=hidden, layers=layers, dropout=dropout, context=context
         )

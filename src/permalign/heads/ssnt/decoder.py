@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
-from permalign.heads.additive import Exponentials, summed_over_words, too_small
-from permalign.heads.aligned_words import with_end_at_last
 from permalign.heads.base import Decoder
-from permalign.heads.scan import log_recurrence
-from permalign.heads.slots import slots_of
+from permalign.heads.beam_slots import slots_of
+from permalign.heads.log_recurrence import log_recurrence
+from permalign.heads.softmax.additive import Exponentials, summed_over_words, too_small
+from permalign.heads.softmax.aligned import with_end_at_last
 from permalign.shapes import Bool, Float, Int
 from permalign.structures.restriction import LOG_ZERO
 from permalign.text.codec import END_ID
 
 if TYPE_CHECKING:
-    from permalign.heads.ssnt import SsntHead
+    from permalign.heads.ssnt.head import SsntHead
 
 
 class SsntDecoder(Decoder):

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from permalign.checks import require_at_least_one
-from permalign.heads.base import Head
+from permalign.heads.base import Head, width_after
 from permalign.heads.output_context import OutputContext
-from permalign.heads.segment_lstm import SegmentLstm
-from permalign.heads.swan_decoder import SwanDecoder
-from permalign.heads.words import WordSoftmax, require_room, require_states, require_target, width_after
+from permalign.heads.segmental import require_room
+from permalign.heads.softmax.output import OutputSoftmax
+from permalign.heads.swan.decoder import SwanDecoder
+from permalign.heads.swan.segment_lstm import SegmentLstm
 from permalign.shapes import Float, Int
 from permalign.structures import Segment, SegmentalAlignment
 from permalign.text.codec import END_ID
@@ -34,13 +35,13 @@ class SwanHead(Head):
         words: size of the output vocabulary, with its special words.
         embedding: width of the embeddings of output words.
         hidden: width of both networks over the output.
-        longest_segment: L, the most words that a source cell writes. An output of m words needs n L >= m.
+        max_segment_length: L, the most words that a source cell writes. An output of m words needs n L >= m.
         layers: of the network over all words written.
         dropout: of embeddings, and of both networks' states.
         context: what ``s_j`` sees: ``"full"``, an LSTM over all words before, or the number of last words.
         encoder: what reads the states first, if anything: called with states and lengths, its ``width`` an int.
 
-    >>> head = SwanHead(width=8, words=10, embedding=4, hidden=6, longest_segment=2).eval()
+    >>> head = SwanHead(width=8, words=10, embedding=4, hidden=6, max_segment_length=2).eval()
     >>> states, lengths = torch.randn(1, 2, 8), torch.tensor([2])
     >>> empty = head.log_likelihood(states, lengths, torch.tensor([[0]]), torch.tensor([0]))
     >>> torch.allclose(empty, head.decoder(states, lengths).scores()[:, 3])  # the end
@@ -54,17 +55,17 @@ class SwanHead(Head):
         words: int,
         embedding: int,
         hidden: int,
-        longest_segment: int,
+        max_segment_length: int,
         layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_at_least_one(width=width, longest_segment=longest_segment)
-        self.width, self.words, self.longest_segment = width, words, longest_segment
+        require_at_least_one(width=width, max_segment_length=max_segment_length)
+        self.width, self.words, self.max_segment_length = width, words, max_segment_length
         self.encoder = encoder
-        self.softmax = WordSoftmax(hidden, words, with_end=True)
+        self.softmax = OutputSoftmax(hidden, words, with_end=True)
         self.context = OutputContext(
             words=words, embedding=embedding, hidden=hidden, layers=layers, dropout=dropout, context=context
         )
@@ -75,7 +76,7 @@ class SwanHead(Head):
         self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch n both"]:
         """The source cells in context, as first states of segments see them."""
-        require_states(states, lengths, self.width)
+        self.require_states(states, lengths)
         cells: Tensor = self.segment.from_cells(
             states if self.encoder is None else self.encoder(states, lengths)
         )
@@ -97,9 +98,9 @@ class SwanHead(Head):
         with torch.no_grad():
             return SwanDecoder(self, self.cells(states, lengths), lengths)
 
-    def longest_output(self, source_words: int) -> int:
+    def max_output_length(self, source_words: int) -> int:
         """Every source word writes a segment."""
-        return source_words * self.longest_segment
+        return source_words * self.max_segment_length
 
     def segments(
         self,
@@ -126,7 +127,7 @@ class SwanHead(Head):
         batch, cells, starts, _ = segments.shape
         written = segments.new_zeros(batch, cells, target.shape[1])
         for word in range(starts - 1):
-            for size in range(1, self.longest_segment + 1):
+            for size in range(1, self.max_segment_length + 1):
                 first = max(word - size + 1, 0)
                 written[:, :, word] += segments[:, :, first : word + 1, size].sum(2)
         return written
@@ -135,9 +136,9 @@ class SwanHead(Head):
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
     ) -> SegmentalAlignment:
         """Everything about a batch of pairs: the log-probability of every segment."""
-        require_target(target, target_lengths, states.shape[0], self.words, smoothing)
+        self.require_target(states, target, target_lengths, smoothing)
         cells = self.cells(states, lengths)
-        require_room(lengths, target_lengths, self.longest_segment)
+        require_room(lengths, target_lengths, self.max_segment_length)
         target = target[:, : int(target_lengths.max())]
         log_probs = self._segment_log_probs(cells, lengths, target, target_lengths, smoothing)
         return SegmentalAlignment(log_probs, lengths, target_lengths, validate_args=False)
@@ -152,7 +153,7 @@ class SwanHead(Head):
         state, memory = self.segment.begin(cells[sentence, cell], steps[sentence, start])
         written = state.new_zeros(len(start))
         places, values = [], []
-        for size in range(self.longest_segment):
+        for size in range(self.max_segment_length):
             more = start + size < target_lengths[sentence]  # whether a word is left to write
             word = torch.full_like(start, END_ID)
             word[more] = target[sentence[more], (start + size)[more]]
@@ -161,11 +162,11 @@ class SwanHead(Head):
             places.append((sentence, cell, start, torch.full_like(start, size)))
             values.append(written + stop)
             sentence, cell, start, written = sentence[more], cell[more], start[more], (written + write)[more]
-            if size + 1 < self.longest_segment:
+            if size + 1 < self.max_segment_length:
                 state, memory = self.segment(gates[sentence, start + size], state[more], memory[more])
-        places.append((sentence, cell, start, torch.full_like(start, self.longest_segment)))
+        places.append((sentence, cell, start, torch.full_like(start, self.max_segment_length)))
         values.append(written)
-        sizes = (cells.shape[0], cells.shape[1], target.shape[1] + 1, self.longest_segment + 1)
+        sizes = (cells.shape[0], cells.shape[1], target.shape[1] + 1, self.max_segment_length + 1)
         index = tuple(torch.cat(column) for column in zip(*places, strict=True))
         return cells.new_full(sizes, -torch.inf).index_put(index, torch.cat(values))
 
@@ -176,8 +177,8 @@ class SwanHead(Head):
         cell = torch.arange(cells, device=lengths.device)[:, None]
         start = torch.arange(words + 1, device=lengths.device)
         cells_left, words_left = (most[:, None, None] for most in (lengths, target_lengths))
-        before = start <= cell * self.longest_segment
-        after = words_left - start <= (cells_left - cell) * self.longest_segment
+        before = start <= cell * self.max_segment_length
+        after = words_left - start <= (cells_left - cell) * self.max_segment_length
         possible = before & after & (cell < cells_left) & (start <= words_left)
         sentence, at_cell, at_start = possible.nonzero(as_tuple=True)
         return sentence, at_cell, at_start

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one, require_dropout
-from permalign.heads.base import Head
-from permalign.heads.phrase_cells import PhraseCells
-from permalign.heads.segment_words import History, SegmentWords
-from permalign.heads.segments_decoder import SegmentsDecoder
-from permalign.heads.words import require_room, require_states, require_target, width_after
+from permalign.heads.base import Head, width_after
+from permalign.heads.segmental import require_room
+from permalign.heads.segments.decoder import SegmentsDecoder
+from permalign.heads.segments.phrase_cells import PhraseCells
+from permalign.heads.softmax.segmental import History, SegmentalSoftmax
 from permalign.kernels.layout import span_offsets
 from permalign.shapes import Float, Int
 from permalign.structures import (
@@ -46,16 +46,16 @@ class SegmentsHead(Head):
         words: size of the output vocabulary, with its special words.
         embedding: width of the embeddings of output words.
         hidden: width of the states of what a segment has written.
-        longest_segment: L. An output of m words needs n L >= m.
+        max_segment_length: L. An output of m words needs n L >= m.
         layers: of the network over the words of a segment.
         dropout: of cells, embeddings and states.
         context: what a segment knows of the words before: ``"full"``, all of them, or the number of last words.
         history: which words these are: those of the ``segment``, or of the whole ``output`` so far.
-        longest_phrase: how many neighbouring source words may write one segment together, s. Phrases belong to the sum
-            over orders: in one given order every word writes by itself.
+        max_phrase_length: how many neighbouring source words may write one segment together, s. Phrases belong to the
+            sum over orders: in one given order every word writes by itself.
         encoder: what reads the states first, if anything: called with states and lengths, its ``width`` an int.
 
-    >>> head = SegmentsHead(width=8, words=10, embedding=4, hidden=6, longest_segment=2).eval()
+    >>> head = SegmentsHead(width=8, words=10, embedding=4, hidden=6, max_segment_length=2).eval()
     >>> states, lengths = torch.randn(1, 2, 8), torch.tensor([2])
     >>> empty = head.log_likelihood(states, lengths, torch.tensor([[0]]), torch.tensor([0]))
     >>> torch.allclose(empty, head.decoder(states, lengths).scores()[:, 3])  # the end
@@ -69,33 +69,35 @@ class SegmentsHead(Head):
         words: int,
         embedding: int,
         hidden: int,
-        longest_segment: int,
+        max_segment_length: int,
         layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
         history: History = "segment",
-        longest_phrase: int = 1,
+        max_phrase_length: int = 1,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_at_least_one(width=width, longest_segment=longest_segment, longest_phrase=longest_phrase)
+        require_at_least_one(
+            width=width, max_segment_length=max_segment_length, max_phrase_length=max_phrase_length
+        )
         require_dropout(dropout)
-        if encoder is not None and longest_phrase > 1:
+        if encoder is not None and max_phrase_length > 1:
             raise ValueError(
-                f"longest_phrase is {longest_phrase}, but the head has an encoder, which reads one given order, and "
-                "phrases belong to the sum over all orders. Encode the states before the head."
+                f"max_phrase_length is {max_phrase_length}, but the head has an encoder, which reads one given order, "
+                "and phrases belong to the sum over all orders. Encode the states before the head."
             )
-        self.width, self.words, self.longest_segment = width, words, longest_segment
+        self.width, self.words, self.max_segment_length = width, words, max_segment_length
         self.encoder = encoder
         self.dropout = nn.Dropout(dropout)
         cell_width = width_after(encoder, width)
-        self.phrases = PhraseCells(cell_width, longest_phrase) if longest_phrase > 1 else None
-        self.word_scores = SegmentWords(
+        self.phrases = PhraseCells(cell_width, max_phrase_length) if max_phrase_length > 1 else None
+        self.word_scores = SegmentalSoftmax(
             cell_width=cell_width,
             words=words,
             embedding=embedding,
             hidden=hidden,
-            longest_segment=longest_segment,
+            max_segment_length=max_segment_length,
             layers=layers,
             dropout=dropout,
             context=context,
@@ -106,7 +108,7 @@ class SegmentsHead(Head):
         self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch n cell_width"]:
         """The source cells, in context if there is an encoder."""
-        require_states(states, lengths, self.width)
+        self.require_states(states, lengths)
         cells: Tensor = self.dropout(states if self.encoder is None else self.encoder(states, lengths))
         return cells
 
@@ -119,9 +121,9 @@ class SegmentsHead(Head):
         smoothing: float = 0.0,
     ) -> Float[Tensor, "batch n starts sizes"]:
         """The log-probability that each cell writes each segment of the output, ``[cell, start, size]``."""
-        require_target(target, target_lengths, states.shape[0], self.words, smoothing)
+        self.require_target(states, target, target_lengths, smoothing)
         cells = self.cells(states, lengths)
-        require_room(lengths, target_lengths, self.longest_segment)
+        require_room(lengths, target_lengths, self.max_segment_length)
         target = target[:, : int(target_lengths.max())].long()
         return self.word_scores.segment_log_probs(cells, target, smoothing)
 
@@ -206,9 +208,9 @@ class SegmentsHead(Head):
         with torch.no_grad():
             return SegmentsDecoder(self.word_scores, self.cells(states, lengths), lengths)
 
-    def longest_output(self, source_words: int) -> int:
+    def max_output_length(self, source_words: int) -> int:
         """Every source word writes a segment."""
-        return source_words * self.longest_segment
+        return source_words * self.max_segment_length
 
     def segments(
         self,
@@ -232,9 +234,9 @@ class SegmentsHead(Head):
         smoothing: float = 0.0,
     ) -> SynchronousPermutation:
         """Orders by a distribution, segments by the head."""
-        require_target(target, target_lengths, states.shape[0], self.words, smoothing)
+        self.require_target(states, target, target_lengths, smoothing)
         cells, phrase_scores = self.cells(states, lengths), None
-        require_room(lengths, target_lengths, self.longest_segment)
+        require_room(lengths, target_lengths, self.max_segment_length)
         if self.phrases is not None:
             phrases, phrase_scores = self.phrases(cells)
             cells = torch.cat([cells, self.dropout(phrases)], dim=1)
@@ -252,7 +254,7 @@ class SegmentsHead(Head):
             )
         if phrase_scores is not None:
             raise ValueError(
-                "phrases have no labels. Use a SeparablePermutation, or a head with longest_phrase=1."
+                "phrases have no labels. Use a SeparablePermutation, or a head with max_phrase_length=1."
             )
         return LabelledSynchronousPermutation(
             distribution.rule_scores.to(segments),

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from permalign.heads.words import inside
+from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 
 # hidden state and memory of every layer, each (rows, hidden)
@@ -66,7 +66,7 @@ def padding_bias(lengths: Tensor, like: Float[Tensor, "batch n width"]) -> Float
     tensor([[0., -inf],
             [0., 0.]])
     """
-    return like.new_zeros(like.shape[:2]).masked_fill(~inside(lengths, like.shape[1]), -torch.inf)
+    return like.new_zeros(like.shape[:2]).masked_fill(~length_mask(lengths, like.shape[1]), -torch.inf)
 
 
 def attention_weights(

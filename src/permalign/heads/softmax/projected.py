@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from permalign.heads.additive import too_small
+from permalign.heads.softmax.additive import too_small
 from permalign.shapes import Float
 
 

@@ -4,12 +4,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from permalign.heads.projected_words import projected_log_normaliser
+from permalign.heads.softmax.projected import projected_log_normaliser
 from permalign.shapes import Bool, Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
 
-class AlignedWords(nn.Module):
+class AlignedSoftmax(nn.Module):
     """``p(w | i, j) = softmax_w(W [h_i ; s_j] + b)`` in two projections, one for cells and one for steps.
 
     Padding and begin are never written, the end only at a sentence's last cell. So `cell_logits` leave all three out
