@@ -54,13 +54,13 @@ def compiled_against_portable(
     }
     found = []
     for name, way in ways.items():
-        for one, other in zip(way("cpu"), way("portable"), strict=True):
+        for one, other in zip(way("compiled"), way("portable"), strict=True):
             if not torch.allclose(one, other, rtol=1e-3, atol=1e-3):
                 raise RuntimeError(f"the two paths of the {name} differ: there is nothing to compare.")
         seconds = best_seconds(
             {
                 "portable": (lambda way=way: way("portable"), slow_times),
-                "compiled": (lambda way=way: way("cpu"), fast_times),
+                "compiled": (lambda way=way: way("compiled"), fast_times),
             }
         )
         found.append(
@@ -80,7 +80,7 @@ def compiled_against_portable(
 def likelihood_seconds(size: Size, target: float, times: int = 5) -> Measurement:
     """How long the exact likelihood of a batch takes, with gradients."""
     problem = Problem(size)
-    seconds = best_seconds({"compiled": (lambda: problem.likelihood("cpu"), times)})["compiled"]
+    seconds = best_seconds({"compiled": (lambda: problem.likelihood("compiled"), times)})["compiled"]
     return Measurement(
         f"labelled-seconds-{size.words}",
         f"labelled trees, n={size.words}, B={size.batch}, K={size.labels}: exact likelihood with gradients",

@@ -37,7 +37,7 @@ jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
 torch.set_num_threads(1)
 
 
-@pytest.fixture(params=["portable", "cpu"])
+@pytest.fixture(params=["portable", "compiled"])
 def backend(request):
     """Run the test on each of the two implementations of the recurrences."""
     from permalign import kernels

@@ -63,7 +63,7 @@ def test_likelihoods_of_transduction_are_confirmed_and_measured(labels, monkeypa
 def test_unequal_paths_of_labelled_trees_are_not_compared(monkeypatch):
     right = labelled.Problem.inside
     monkeypatch.setattr(
-        labelled.Problem, "inside", lambda self, path: [x + (path == "cpu") for x in right(self, path)]
+        labelled.Problem, "inside", lambda self, path: [x + (path == "compiled") for x in right(self, path)]
     )
     with pytest.raises(RuntimeError, match="nothing to compare"):
         labelled.compiled_against_portable(labelled.Size(2, 3, 2))

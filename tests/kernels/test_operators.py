@@ -9,7 +9,7 @@ from tests.structures.contract import seeded
 from torch._library.custom_ops import CustomOpDef
 
 from permalign import kernels
-from permalign.kernels import cpu, cpu_labelled, cpu_labelled_synchronous, cpu_scoring, cpu_synchronous
+from permalign.kernels.operators import labelled, labelled_synchronous, scoring, separable, synchronous
 
 BATCH, WORDS, HIDDEN = 2, 4, 5
 SPLITS = (WORDS**3 - WORDS) // 6
@@ -18,7 +18,7 @@ SEED = torch.tensor(12345)
 
 OPERATORS = {
     value._qualname: value
-    for module in (cpu, cpu_labelled, cpu_labelled_synchronous, cpu_scoring, cpu_synchronous)
+    for module in (labelled, labelled_synchronous, scoring, separable, synchronous)
     for value in vars(module).values()
     if isinstance(value, CustomOpDef)
 }
@@ -44,22 +44,20 @@ def examples():
     plain = [tensor.detach() for tensor in (*fenceposts, weight)]
     gradient = draw(BATCH, SPLITS, 2, gradient=False)
     square = draw(BATCH, WORDS, WORDS, gradient=False)
-    known, gamma = rules().detach(), cpu.inside(scores.detach(), LENGTHS)[1]
-    marginals = cpu.rule_marginals(known, LENGTHS)
-    matrix_chart = chart_of(cpu.expected_matrix, known, LENGTHS)
-    tagging_chart = chart_of(cpu.tagging_inside, scores.detach(), emissions.detach(), LENGTHS)
+    known, gamma = rules().detach(), separable.inside(scores.detach(), LENGTHS)[1]
+    marginals = separable.rule_marginals(known, LENGTHS)
+    matrix_chart = chart_of(separable.expected_matrix, known, LENGTHS)
+    tagging_chart = chart_of(separable.tagging_inside, scores.detach(), emissions.detach(), LENGTHS)
     per_sentence = draw(BATCH, gradient=False)
     segments, both = draw(BATCH, WORDS, 4, 3), (LENGTHS, torch.tensor([3, 0]))
     leaves = draw(BATCH, 2 * WORDS - 1, 4, 3)  # tokens, and phrases of two
     known_pair = scores.detach(), leaves.detach()
-    summed = chart_of(cpu_synchronous.synchronous_inside, *known_pair, *both, False)
+    summed = chart_of(synchronous.inside, *known_pair, *both, False)
     grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, WORDS, 3), scores)
     known_grammar = [tensor.detach() for tensor in grammar]
-    labelled_chart = cpu_labelled.labelled_inside(*known_grammar, LENGTHS)[1:]
-    labelled_tags = cpu_labelled.labelled_tagging_inside(*known_grammar, emissions.detach(), LENGTHS)[1:]
-    labelled_pairs = cpu_labelled_synchronous.labelled_synchronous_inside(
-        *known_grammar, segments.detach(), *both
-    )[1:]
+    labelled_chart = labelled.inside(*known_grammar, LENGTHS)[1:]
+    labelled_tags = labelled.tagging_inside(*known_grammar, emissions.detach(), LENGTHS)[1:]
+    labelled_pairs = labelled_synchronous.inside(*known_grammar, segments.detach(), *both)[1:]
     return {
         "permalign::synchronous_inside": (scores, leaves, *both, False),
         "permalign::synchronous_inside_backward": (per_sentence, *known_pair, summed, *both),
@@ -70,7 +68,7 @@ def examples():
             torch.rand(3, BATCH, WORDS - 1, dtype=torch.float64),
         ),
         "permalign::labelled_synchronous_inside": (*grammar, segments, *both),
-        "permalign::labelled_synchronous_backward": (
+        "permalign::labelled_synchronous_inside_backward": (
             per_sentence,
             *known_grammar,
             *labelled_pairs,
@@ -82,7 +80,12 @@ def examples():
         "permalign::labelled_inside_backward": (per_sentence, *known_grammar, *labelled_chart, LENGTHS),
         "permalign::labelled_best_inside": (known_grammar[0], *known_grammar[2:], LENGTHS),
         "permalign::labelled_tagging_inside": (*grammar, emissions, LENGTHS),
-        "permalign::labelled_tagging_backward": (per_sentence, *known_grammar, *labelled_tags, LENGTHS),
+        "permalign::labelled_tagging_inside_backward": (
+            per_sentence,
+            *known_grammar,
+            *labelled_tags,
+            LENGTHS,
+        ),
         "permalign::split_scores": (*fenceposts, weight, bias, LENGTHS, SEED, 0.25),
         "permalign::split_scores_backward": (gradient, *plain, LENGTHS, SEED, 0.25),
         "permalign::inside": (scores, LENGTHS),

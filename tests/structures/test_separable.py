@@ -179,7 +179,7 @@ def test_the_two_paths_agree_on_longer_sentences(normal_form):
     start = torch.randn(3, split_count(20), 2, dtype=torch.float64, generator=seeded())
     emissions = torch.randn(3, 20, 20, dtype=torch.float64, generator=seeded(1)).log_softmax(-1)
     results = []
-    for path in ("portable", "cpu"):
+    for path in ("portable", "compiled"):
         scores = start.clone().requires_grad_()
         with kernels.backend(path):
             distribution = SeparablePermutation(scores, lengths, normal_form=normal_form)

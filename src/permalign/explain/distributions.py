@@ -9,7 +9,7 @@ from torch import Tensor
 
 from permalign.explain.labelled import labelled_log_prob, sample_labelled
 from permalign.explain.trace.records import Judge
-from permalign.kernels.layout import words_of_split_count
+from permalign.kernels.layout import length_of_split_count
 from permalign.structures import Derivation, LabelledPermutation, ProbableOrder, SeparablePermutation, Tree
 from permalign.structures.derivations import RULES, Rule
 from permalign.structures.inspection import (
@@ -76,7 +76,7 @@ def option_weights(distribution: OrderDistribution) -> Tensor:
 
 def judge_of(rules: Tensor) -> Judge:
     """Probabilities and entropies of a tree's nodes, by (weights of) the options of all spans, ``(splits, 2)``."""
-    words = words_of_split_count(rules.shape[0]) or 1
+    words = length_of_split_count(rules.shape[0]) or 1
 
     def judge(node: Tree, forbidden: Rule | None) -> tuple[float, float]:
         options = span_options(rules, words, node.start, node.end, forbidden).double()

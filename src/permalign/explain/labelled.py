@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from permalign import kernels
-from permalign.kernels.labelled_choices import walk
+from permalign.kernels.portable.labelled import walk
 from permalign.structures import Derivation, LabelledPermutation, Tree
 from permalign.structures.derivations import RULES
 from permalign.structures.labelled_search import weighed_derivations

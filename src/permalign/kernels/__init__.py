@@ -1,12 +1,17 @@
-"""The recurrences, made fast: compiled for CPU tensors, plain torch for all others.
+"""The recurrences made fast: compiled loops for CPU tensors, plain torch for all others.
 
-Which of the two runs is chosen by the tensor's device; `backend` forces the choice:
+This module is the one place that chooses between them. Each function below answers one question about one structure;
+it calls either the torch operator in `permalign.kernels.operators` (which runs loops of `permalign.kernels.compiled`)
+or the function of the same name in `permalign.kernels.portable`, where the recurrence is documented. The tensors'
+device decides, and `backend` overrides it:
 
 >>> import torch
 >>> from permalign import kernels
 >>> with kernels.backend("portable"):
 ...     kernels.inside(torch.zeros(1, 1, 2), torch.tensor([2]))[0].exp()
 tensor([2.])
+
+Importing this module registers the operators with torch, which a program saved by ``torch.export`` needs.
 """
 
 from collections.abc import Iterator
@@ -16,28 +21,51 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from permalign.kernels import (
-    labelled,
-    labelled_synchronous,
-    portable,
-    portable_synchronous,
-    synchronous_walks,
-)
+from permalign.kernels import operators, portable
+from permalign.kernels.layout import root_scores
+from permalign.kernels.numerics import needs_logs
+from permalign.kernels.portable.synchronous import Walks
 
-Backend = Literal["auto", "cpu", "portable"]
+__all__ = [
+    "Backend",
+    "Walks",
+    "backend",
+    "best_inside",
+    "expected_matrix",
+    "inside",
+    "labelled_chart",
+    "labelled_log_partition",
+    "labelled_synchronous_inside",
+    "labelled_tagging_inside",
+    "rule_marginals",
+    "span_one_hot",
+    "span_softmax",
+    "split_scores",
+    "synchronous_inside",
+    "synchronous_walk",
+    "tagging_inside",
+    "walk",
+    "warm_up",
+]
+
+Backend = Literal["auto", "compiled", "portable"]
 
 _backend: Backend = "auto"
 
 
 @contextmanager
 def backend(name: Backend) -> Iterator[None]:
-    """Within this context, use the compiled kernels (``cpu``), plain torch (``portable``) or choose (``auto``).
+    """Within this context, use the compiled kernels, those in plain torch, or let the device decide (``auto``).
 
-    The choice holds for the whole process (a plain global, which ``torch.compile`` can see), not for one thread.
+    The choice holds for the whole process (a plain global variable, which ``torch.compile`` can see), not for one
+    thread.
+
+    Args:
+        name: ``auto``, ``compiled`` or ``portable``.
     """
     global _backend
-    if name not in ("auto", "cpu", "portable"):
-        raise ValueError(f"backend must be 'auto', 'cpu' or 'portable', not {name!r}")
+    if name not in ("auto", "compiled", "portable"):
+        raise ValueError(f"backend must be 'auto', 'compiled' or 'portable', not {name!r}")
     before, _backend = _backend, name
     try:
         yield
@@ -46,7 +74,8 @@ def backend(name: Backend) -> Iterator[None]:
 
 
 def _compiled(tensor: Tensor) -> bool:
-    if _backend == "cpu" and tensor.device.type != "cpu":
+    """Whether the compiled kernels are to be used for this tensor."""
+    if _backend == "compiled" and tensor.device.type != "cpu":
         raise ValueError(
             f"the compiled kernels need CPU tensors, but this one is on {tensor.device}; "
             "use kernels.backend('portable') or move it with .cpu()"
@@ -54,93 +83,124 @@ def _compiled(tensor: Tensor) -> bool:
     return _backend != "portable" and tensor.device.type == "cpu"
 
 
-def inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
-    """Log-partition (batch,) and weights gamma (batch, T, 2); see `permalign.kernels.portable.inside`."""
-    if _compiled(scores) and not normal_form:
-        from permalign.kernels import cpu
+# --- Separable permutations -----------------------------------------------------------------------------------
+# The compiled loops do not know the normal form (except for walks); it is always computed in plain torch.
 
-        return cpu.inside(scores, lengths)
-    return portable.inside(scores, lengths, normal_form)
+
+def inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
+    """Log-partition (batch,) and weights gamma (batch, T, 2); see `permalign.kernels.portable.separable.inside`."""
+    if _compiled(scores) and not normal_form:
+        return operators.separable.inside(scores, lengths)
+    return portable.separable.inside(scores, lengths, normal_form)
 
 
 def best_inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
     """The weight of the best derivation, and of the best one through each option (not differentiable)."""
     if _compiled(scores) and not normal_form:
-        from permalign.kernels import cpu
-
-        return cpu.best_inside(scores.detach(), lengths)
-    return portable.inside(scores.detach(), lengths, normal_form, maximise=True)
+        return operators.separable.best_inside(scores.detach(), lengths)
+    return portable.separable.inside(scores.detach(), lengths, normal_form, maximise=True)
 
 
 def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
-    """Normalise over the options of every span; see `permalign.kernels.portable.span_softmax`."""
+    """Normalise over the options of every span; see `permalign.kernels.portable.separable.span_softmax`."""
     if _compiled(logits) and not within_rule:
-        from permalign.kernels import cpu
-
-        return cpu.span_softmax(logits, lengths)
-    return portable.span_softmax(logits, lengths, within_rule)
+        return operators.separable.span_softmax(logits, lengths)
+    return portable.separable.span_softmax(logits, lengths, within_rule)
 
 
 def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
-    """One at the heaviest option of every span (not differentiable)."""
+    """One at the heaviest option of every span, zero elsewhere (not differentiable)."""
     if _compiled(weights) and not within_rule:
-        from permalign.kernels import cpu
-
-        return cpu.span_one_hot(weights.detach(), lengths)
-    return portable.span_one_hot(weights, lengths, within_rule)
+        return operators.separable.span_one_hot(weights.detach(), lengths)
+    return portable.separable.span_one_hot(weights, lengths, within_rule)
 
 
 def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
-    """How often a derivation uses each rule; see `permalign.kernels.portable.rule_marginals`."""
+    """How often a derivation uses each rule; see `permalign.kernels.portable.separable.rule_marginals`."""
     if _compiled(rules) and within is None:
-        from permalign.kernels import cpu
-
-        return cpu.rule_marginals(rules, lengths)
-    return portable.rule_marginals(rules, lengths, within)
+        return operators.separable.rule_marginals(rules, lengths)
+    return portable.separable.rule_marginals(rules, lengths, within)
 
 
 def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
-    """The expected permutation matrix; see `permalign.kernels.portable.expected_matrix`."""
+    """The expected permutation matrix; see `permalign.kernels.portable.separable.expected_matrix`."""
     if _compiled(rules) and within is None:
-        from permalign.kernels import cpu
-
-        return cpu.expected_matrix(rules, lengths)[0]
-    return portable.expected_matrix(rules, lengths, within)
+        return operators.separable.expected_matrix(rules, lengths)[0]
+    return portable.separable.expected_matrix(rules, lengths, within)
 
 
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_form: bool = False) -> Tensor:
-    """Sum over derivations with emissions; see `permalign.kernels.portable.tagging_inside`."""
+    """Sum over derivations with emissions; see `permalign.kernels.portable.separable.tagging_inside`."""
     if _compiled(scores) and not normal_form:
-        from permalign.kernels import cpu
-
-        return cpu.tagging_inside(scores, emissions, lengths)[0]
-    return portable.tagging_inside(scores, emissions, lengths, normal_form)
+        return operators.separable.tagging_inside(scores, emissions, lengths)[0]
+    return portable.separable.tagging_inside(scores, emissions, lengths, normal_form)
 
 
 def walk(
     weights: Tensor, lengths: Tensor, uniforms: Tensor | None = None, normal_form: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Nodes and orders of derivations chosen top-down; see `permalign.kernels.portable.walk`."""
+    """Nodes and orders of derivations chosen top-down; see `permalign.kernels.portable.separable.walk`."""
     if _compiled(weights):
-        from permalign.kernels import cpu
+        return operators.separable.walk(weights.detach(), lengths, uniforms, normal_form)
+    return portable.separable.walk(weights, lengths, uniforms, normal_form)
 
-        return cpu.walk(weights.detach(), lengths, uniforms, normal_form)
-    return portable.walk(weights, lengths, uniforms, normal_form)
+
+# --- Labelled trees -------------------------------------------------------------------------------------------
+
+
+def labelled_chart(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor, maximise: bool = False
+) -> Tensor:
+    """Log-weights of spans by label; see `permalign.kernels.portable.labelled.inside`.
+
+    With ``maximise`` the weights are those of the best trees, which are not differentiable. Only these are compiled:
+    for sums, the operator's chart holds scaled probabilities, which serve its backward pass alone.
+    """
+    if maximise:
+        rules, tokens, splits = rules.detach(), tokens.detach(), splits.detach()
+        if _compiled(tokens):
+            return operators.labelled.best_inside(rules, tokens, splits, lengths)
+    return portable.labelled.inside(rules, tokens, splits, lengths, needs_logs(rules, root), maximise)
+
+
+def labelled_log_partition(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
+) -> Tensor:
+    """The log of the summed weight of all labelled trees, ``(batch,)``."""
+    if _compiled(tokens) and not _extreme(rules, root):
+        return operators.labelled.inside(rules, root, tokens, splits, lengths)[0]
+    chart = portable.labelled.inside(rules, tokens, splits, lengths, needs_logs(rules, root))
+    return root_scores(chart, root, lengths).logsumexp(-1)
+
+
+def labelled_tagging_inside(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
+) -> Tensor:
+    """Sum over labelled trees with emissions; see `permalign.kernels.portable.labelled.tagging_inside`."""
+    if _compiled(tokens) and not _extreme(rules, root):
+        return operators.labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths)[0]
+    logs = needs_logs(rules, root)
+    return portable.labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths, logs)
+
+
+def _extreme(rules: Tensor, root: Tensor) -> bool:
+    """Whether scores differ too much for double precision in probability space.
+
+    While ``torch.compile`` traces a program, values are unknown; the operators check them again when they run.
+    """
+    return not torch.compiler.is_compiling() and needs_logs(rules, root, torch.float64)
+
+
+# --- Derivations that write an output -------------------------------------------------------------------------
 
 
 def synchronous_inside(
-    scores: Tensor,
-    segments: Tensor,
-    lengths: Tensor,
-    target_lengths: Tensor,
-    normal_form: bool = False,
+    scores: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, normal_form: bool = False
 ) -> Tensor:
-    """Sum over derivations that write an output; see `permalign.kernels.portable_synchronous.inside`."""
+    """Sum over derivations that write an output; see `permalign.kernels.portable.synchronous.inside`."""
     if _compiled(scores) and not normal_form:
-        from permalign.kernels import cpu_synchronous
-
-        return cpu_synchronous.synchronous_inside(scores, segments, lengths, target_lengths, False)[0]
-    return portable_synchronous.inside(scores, segments, lengths, target_lengths, normal_form)[0]
+        return operators.synchronous.inside(scores, segments, lengths, target_lengths, False)[0]
+    return portable.synchronous.inside(scores, segments, lengths, target_lengths, normal_form)[0]
 
 
 def synchronous_walk(
@@ -150,24 +210,14 @@ def synchronous_walk(
     target_lengths: Tensor,
     uniforms: Tensor | None = None,
     normal_form: bool = False,
-) -> synchronous_walks.Walks:
+) -> Walks:
     """Derivations of an output: the best, or drawn by ``uniforms`` (samples, batch, n - 1); not differentiable."""
-    scores, segments, best = scores.detach(), segments.detach(), uniforms is None
-    longest = segments.shape[3] - 1
+    scores, segments = scores.detach(), segments.detach()
     if _compiled(scores) and not normal_form:
-        from permalign.kernels import cpu_synchronous
-
-        _, chart = cpu_synchronous.synchronous_inside(scores, segments, lengths, target_lengths, best)
-        pair = (segments, chart, lengths, target_lengths)
-        return synchronous_walks.Walks(*cpu_synchronous.synchronous_walk(scores, *pair, uniforms))
-    _, cells = portable_synchronous.inside(scores, segments, lengths, target_lengths, normal_form, best)
-    masked = portable.mask_padding(scores, lengths).double()
-    options = synchronous_walks.PlainOptions.of(cells, masked, normal_form)
-    roots = torch.where(target_lengths <= lengths * longest, -1, -2)
-    roots = roots.expand(1 if uniforms is None else uniforms.shape[0], -1)
-    return synchronous_walks.walk(
-        options, roots, lengths, target_lengths, portable.words_of(scores), uniforms
-    )
+        best = uniforms is None
+        _, chart = operators.synchronous.inside(scores, segments, lengths, target_lengths, best)
+        return Walks(*operators.synchronous.walk(scores, segments, chart, lengths, target_lengths, uniforms))
+    return portable.synchronous.walk(scores, segments, lengths, target_lengths, uniforms, normal_form)
 
 
 def labelled_synchronous_inside(
@@ -179,55 +229,14 @@ def labelled_synchronous_inside(
     lengths: Tensor,
     target_lengths: Tensor,
 ) -> Tensor:
-    """Sum over labelled trees that write an output; see `permalign.kernels.labelled_synchronous`."""
+    """Sum over labelled trees that write an output; see `permalign.kernels.portable.labelled_synchronous.inside`."""
     grammar, pair = (rules, root, tokens, splits), (segments, lengths, target_lengths)
     if _compiled(tokens) and not _extreme(rules, root):
-        from permalign.kernels import cpu_labelled_synchronous
-
-        return cpu_labelled_synchronous.labelled_synchronous_inside(*grammar, *pair)[0]
-    return labelled_synchronous.inside(*grammar, *pair)[0].logsumexp(-1).to(tokens.dtype)
+        return operators.labelled_synchronous.inside(*grammar, *pair)[0]
+    return portable.labelled_synchronous.inside(*grammar, *pair)[0].logsumexp(-1).to(tokens.dtype)
 
 
-def labelled_chart(
-    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor, maximise: bool = False
-) -> Tensor:
-    """Log weights of spans by label (the best ones are not differentiable); see `permalign.kernels.labelled.inside`."""
-    if maximise:
-        rules, tokens, splits = rules.detach(), tokens.detach(), splits.detach()
-        if _compiled(tokens):
-            from permalign.kernels import cpu_labelled
-
-            return cpu_labelled.labelled_best_inside(rules, tokens, splits, lengths)
-    return labelled.inside(rules, tokens, splits, lengths, labelled.needs_logs(rules, root), maximise)
-
-
-def labelled_log_partition(
-    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
-) -> Tensor:
-    """The log of the summed weight of all labelled trees, ``(batch,)``."""
-    if _compiled(tokens) and not _extreme(rules, root):
-        from permalign.kernels import cpu_labelled
-
-        return cpu_labelled.labelled_inside(rules, root, tokens, splits, lengths)[0]
-    chart = labelled.inside(rules, tokens, splits, lengths, labelled.needs_logs(rules, root))
-    return labelled.root_scores(chart, root, lengths).logsumexp(-1)
-
-
-def labelled_tagging_inside(
-    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
-) -> Tensor:
-    """Sum over labelled trees with emissions; see `permalign.kernels.labelled.tagging_inside`."""
-    if _compiled(tokens) and not _extreme(rules, root):
-        from permalign.kernels import cpu_labelled
-
-        return cpu_labelled.labelled_tagging_inside(rules, root, tokens, splits, emissions, lengths)[0]
-    logs = labelled.needs_logs(rules, root)
-    return labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths, logs)
-
-
-def _extreme(rules: Tensor, root: Tensor) -> bool:
-    """Whether double precision in probability space would not do; compilers leave the check to the operators."""
-    return not torch.compiler.is_compiling() and labelled.needs_logs(rules, root, torch.float64)
+# --- Scoring splits -------------------------------------------------------------------------------------------
 
 
 def split_scores(
@@ -240,12 +249,14 @@ def split_scores(
     seed: Tensor,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Score all splits from projected fenceposts; see `permalign.kernels.portable.split_scores`."""
+    """Score all splits from projected fenceposts; see `permalign.kernels.portable.scoring.split_scores`."""
+    arguments = (start, middle, end, weight, bias, lengths, seed, dropout)
     if _compiled(start):
-        from permalign.kernels import cpu_scoring
+        return operators.scoring.split_scores(*arguments)
+    return portable.scoring.split_scores(*arguments)
 
-        return cpu_scoring.split_scores(start, middle, end, weight, bias, lengths, seed, dropout)
-    return portable.split_scores(start, middle, end, weight, bias, lengths, seed, dropout)
+
+# --- Compiling beforehand -------------------------------------------------------------------------------------
 
 
 def warm_up() -> None:

@@ -5,12 +5,16 @@ ordered by width ``w = k - i``, then by ``i``, then by ``j``, so that width ``w`
 as ``(n - w + 1, w - 1)`` and no cubic padding is stored. Spans are ordered by width, then by ``i``.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+LEAF = 2
+"""Stands in place of a rule (0 straight, 1 inverted) where a walk chooses that a span is a leaf."""
 
 
 def split_count(words: int) -> int:
@@ -52,10 +56,10 @@ def leaf_count(words: int, longest_phrase: int) -> int:
     return span_offset(words, min(longest_phrase, words) + 1)
 
 
-def longest_phrase_of(words: int, leaves: int) -> int | None:
+def max_phrase_length_of(words: int, leaves: int) -> int | None:
     """How many tokens the longest of so many leaves covers, or None if there cannot be so many.
 
-    >>> longest_phrase_of(4, 4), longest_phrase_of(4, 7), longest_phrase_of(4, 8)
+    >>> max_phrase_length_of(4, 4), max_phrase_length_of(4, 7), max_phrase_length_of(4, 8)
     (1, 2, None)
     """
     return next((width for width in range(1, words + 1) if leaf_count(words, width) == leaves), None)
@@ -67,7 +71,7 @@ def leaf_spans(words: int, leaves: int) -> tuple[Tensor, Tensor]:
     >>> leaf_spans(3, 5)
     (tensor([0, 1, 2, 0, 1]), tensor([1, 1, 1, 2, 2]))
     """
-    longest = longest_phrase_of(words, leaves)
+    longest = max_phrase_length_of(words, leaves)
     if longest is None:
         raise ValueError(f"{leaves} leaves are not all spans of at most so many tokens of {words}")
     starts = [torch.arange(words - width + 1) for width in range(1, longest + 1)]
@@ -87,10 +91,10 @@ def positioned_offset(words: int, width: int) -> int:
     return sum((words - narrower + 1) ** 2 for narrower in range(1, width))
 
 
-def words_of_split_count(splits: int) -> int | None:
+def length_of_split_count(splits: int) -> int | None:
     """The sentence length that has so many splits, or None if there is none.
 
-    >>> words_of_split_count(2600), words_of_split_count(0), words_of_split_count(5)
+    >>> length_of_split_count(2600), length_of_split_count(0), length_of_split_count(5)
     (25, 1, None)
     """
     words = max(1, round((6 * splits) ** (1 / 3)))
@@ -146,3 +150,85 @@ def split_index(words: int, start: Tensor, middle: Tensor, end: Tensor) -> Tenso
     offsets = torch.from_numpy(split_offsets(words)).to(start.device)
     width = end - start
     return offsets[width] + start * (width - 1) + middle - start - 1
+
+
+# --- Tensors in the packed layout
+
+
+def length_of(splits: Tensor) -> int:
+    """The sentence length of packed splits ``(batch, T, ...)``."""
+    words = length_of_split_count(splits.shape[1])
+    if words is None:
+        raise ValueError(f"{splits.shape[1]} splits fit no sentence length; expected (n^3 - n) / 6")
+    return words
+
+
+def width_block(splits: Tensor, words: int, width: int) -> Tensor:
+    """The splits of one width as ``(batch, n - w + 1, w - 1, ...)``."""
+    block = splits[:, split_offset(words, width) : split_offset(words, width + 1)]
+    return block.reshape(splits.shape[0], words - width + 1, width - 1, *splits.shape[2:])
+
+
+def pack_blocks(blocks: Sequence[Tensor], like: Tensor) -> Tensor:
+    """The inverse of `width_block` for the widths 2..n in order."""
+    if not blocks:
+        return like
+    return torch.cat([block.reshape(like.shape[0], -1, *like.shape[2:]) for block in blocks], dim=1)
+
+
+def mask_padding(splits: Tensor, lengths: Tensor) -> Tensor:
+    """Zero where a split reaches beyond its sentence (whatever stood there, NaN included)."""
+    valid = valid_splits(length_of(splits), lengths)
+    return torch.where(valid[..., None], splits, splits.new_zeros(()))
+
+
+def attached_zeros(splits: Tensor) -> Tensor:
+    """Zeros ``(batch,)`` that depend on the splits in name, so that one-word sentences have gradients (of zero)."""
+    return splits[:, :0].sum((1, 2))
+
+
+def at_length(values: Tensor, lengths: Tensor) -> Tensor:
+    """Pick ``values[b, lengths[b] - 1]`` from values of the spans (0, 1), (0, 2), ..., (0, n)."""
+    return values.gather(1, lengths[:, None] - 1).squeeze(1)
+
+
+def is_root(lengths: Tensor, width: int, starts: int, dtype: torch.dtype) -> Tensor:
+    """One for the span (0, width) of the sentences of that length, zero elsewhere: ``(batch, start)``."""
+    first = torch.arange(starts, device=lengths.device) == 0
+    return ((lengths == width)[:, None] & first).to(dtype)
+
+
+def inside_square(lengths: Tensor, words: int) -> Tensor:
+    """True where both indices lie inside the sentence: ``(batch, n, n)``."""
+    present = torch.arange(words, device=lengths.device) < lengths[:, None]
+    return present[:, :, None] & present[:, None]
+
+
+def masked_tokens(tokens: Tensor, lengths: Tensor) -> Tensor:
+    """Token scores ``(batch, n, K)``, zero at padding, whatever stood there."""
+    present = torch.arange(tokens.shape[1], device=lengths.device) < lengths[:, None]
+    return torch.where(present[..., None], tokens, tokens.new_zeros(()))
+
+
+def length_of_spans(chart: Tensor) -> int:
+    """The sentence length of a packed chart ``(batch, n (n + 1) / 2, ...)``."""
+    return int((2 * chart.shape[1]) ** 0.5)
+
+
+def root_scores(chart: Tensor, root: Tensor, lengths: Tensor) -> Tensor:
+    """Log weights ``(batch, K)`` of every label at the top of each sentence."""
+    words = length_of_spans(chart)
+    offsets = torch.tensor([span_offset(words, width) for width in range(1, words + 1)])
+    tops = offsets.to(lengths.device)[lengths - 1]
+    return root + chart[torch.arange(chart.shape[0], device=lengths.device), tops]
+
+
+def by_ends(chart: Tensor, words: int) -> tuple[Tensor, Tensor]:
+    """A packed chart by left end and width, and by right end and width: twice ``(batch, n + 1, n + 1, ...)``."""
+    shape = (chart.shape[0], words + 1, words + 1, *chart.shape[2:])
+    left, right = chart.new_zeros(shape), chart.new_zeros(shape)
+    for width in range(1, words + 1):
+        cell = chart[:, span_offset(words, width) : span_offset(words, width + 1)]
+        left[:, : words - width + 1, width] = cell
+        right[:, width:, width] = cell
+    return left, right

@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.distributions.kl import register_kl
 
-from permalign.kernels.portable import mask_padding
+from permalign.kernels.layout import mask_padding
 from permalign.structures.separable import SeparablePermutation
 
 

@@ -17,10 +17,15 @@ from permalign.checks import (
     sample_count,
     shape_of,
 )
-from permalign.kernels import labelled_choices as choices
-from permalign.kernels.labelled import masked_tokens, root_scores
-from permalign.kernels.layout import split_count, valid_splits
-from permalign.kernels.portable import inside_square, mask_padding
+from permalign.kernels.layout import (
+    inside_square,
+    mask_padding,
+    masked_tokens,
+    root_scores,
+    split_count,
+    valid_splits,
+)
+from permalign.kernels.portable import labelled as choices
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import Derivation
 from permalign.structures.labelled_search import derivations_of, weighed_derivations

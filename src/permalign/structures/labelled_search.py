@@ -9,8 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from permalign.kernels.labelled_choices import by_ends
-from permalign.kernels.layout import split_index
+from permalign.kernels.layout import by_ends, split_index
 from permalign.structures.derivations import RULES, Derivation, Tree
 
 Item = tuple[int, int, int]  # start, end, label; label -1 is the root over all of them

@@ -5,9 +5,9 @@ from torch import Tensor
 
 from permalign import kernels
 from permalign.checks import shape_of
-from permalign.kernels.labelled_synchronous import labelled_walk
+from permalign.kernels import Walks
 from permalign.kernels.layout import split_count, valid_splits
-from permalign.kernels.synchronous_walks import Walks
+from permalign.kernels.portable.labelled_synchronous import walk as labelled_walk
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import RULES, Tree
 from permalign.structures.labelled import LabelledPermutation

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from permalign import kernels
-from permalign.kernels.portable import words_of
+from permalign.kernels.layout import length_of
 from permalign.structures.best_first import BestFirst
 from permalign.structures.derivations import Derivation, Tree
 
@@ -32,7 +32,7 @@ class ProbableOrder(NamedTuple):
 
 def derivations_of(scores: Tensor, normal_form: bool) -> Iterator[Derivation]:
     """All derivations of a single sentence, scores ``(1, T, 2)``, best first."""
-    words = words_of(scores)
+    words = length_of(scores)
     lengths = torch.tensor([words], device=scores.device)
     log_partition = kernels.inside(scores, lengths, normal_form)[0].item()
     best = kernels.best_inside(scores, lengths, normal_form)[1]

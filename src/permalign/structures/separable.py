@@ -20,12 +20,13 @@ from permalign.checks import (
     shape_of,
 )
 from permalign.kernels.layout import (
+    inside_square,
+    length_of_split_count,
+    mask_padding,
     split_fenceposts,
     split_index,
     valid_splits,
-    words_of_split_count,
 )
-from permalign.kernels.portable import inside_square, mask_padding
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.permutations import separable_permutations
@@ -83,7 +84,7 @@ class SeparablePermutation(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         require_floats({"scores": scores})
-        words = words_of_split_count(scores.shape[1]) if scores.dim() == 3 and scores.shape[2] == 2 else None
+        words = length_of_split_count(scores.shape[1]) if scores.dim() == 3 and scores.shape[2] == 2 else None
         if words is None:
             raise ValueError(wrong_scores(scores))
         self.scores = scores

@@ -11,7 +11,7 @@ from permalign.checks import (
     shape_of,
 )
 from permalign.errors import PermalignError
-from permalign.kernels.portable import inside_square
+from permalign.kernels.layout import inside_square
 from permalign.shapes import Float, Int
 
 

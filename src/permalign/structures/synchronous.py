@@ -18,15 +18,15 @@ from permalign.checks import (
     sample_count,
     shape_of,
 )
+from permalign.kernels import Walks
 from permalign.kernels.layout import (
     leaf_spans,
-    longest_phrase_of,
+    length_of_split_count,
+    max_phrase_length_of,
     span_offsets,
     split_index,
     valid_splits,
-    words_of_split_count,
 )
-from permalign.kernels.synchronous_walks import Walks
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.labelled import LabelledPermutation
@@ -114,7 +114,7 @@ class SynchronousPermutation:
         name = "segment_log_probs"
         require_floats({"split_scores": split_scores, name: segment_log_probs})
         packed = split_scores.dim() == 3 and split_scores.shape[2] == 2
-        tokens = words_of_split_count(split_scores.shape[1]) if packed else None
+        tokens = length_of_split_count(split_scores.shape[1]) if packed else None
         if tokens is None:
             raise ValueError(wrong_scores(split_scores).replace("scores", "split_scores", 1))
         leaves = tokens + self._require_phrases(phrase_scores, split_scores.shape[0], tokens)
@@ -370,7 +370,7 @@ class SynchronousPermutation:
             return 0
         require_floats({"phrase_scores": phrase_scores})
         fits = phrase_scores.dim() == 2 and phrase_scores.shape[0] == batch
-        if not fits or longest_phrase_of(tokens, tokens + phrase_scores.shape[1]) is None:
+        if not fits or max_phrase_length_of(tokens, tokens + phrase_scores.shape[1]) is None:
             raise ValueError(
                 f"phrase_scores has shape {shape_of(phrase_scores)}, but must be ({batch}, P), with P the number of "
                 f"spans of 2 to s tokens for some s: {tokens - 1} for s = 2, {2 * tokens - 3} for s = 3, and so on; "

@@ -23,7 +23,8 @@ from permalign.kernels.compiled.labelled import (
     room_for,
     spread,
 )
-from permalign.kernels.compiled.synchronous import LOG_ZERO, band
+from permalign.kernels.compiled.synchronous import band
+from permalign.kernels.numerics import LOG_ZERO
 
 
 @inlined
@@ -53,7 +54,7 @@ def points_of(own, spans_at, posts, length, words, longest, i, width, p, q, cell
 
 
 @compiled
-def labelled_synchronous_inside(
+def inside(
     b,
     rules,
     highest,
@@ -116,7 +117,7 @@ def labelled_synchronous_inside(
 
 
 @compiled
-def labelled_synchronous_backward(
+def inside_backward(
     b,
     grad,
     rules,

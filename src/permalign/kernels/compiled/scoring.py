@@ -3,7 +3,7 @@
 import numpy as np
 
 from permalign.kernels.compiled.compiler import compiled, inlined
-from permalign.kernels.portable import GOLDEN, HASH_MULTIPLIERS
+from permalign.kernels.numerics import GOLDEN, HASH_MULTIPLIERS
 
 _M1, _M2, _GOLDEN = np.uint32(HASH_MULTIPLIERS[0]), np.uint32(HASH_MULTIPLIERS[1]), np.uint32(GOLDEN)
 

@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.arrays import as_array, layout_of, require_shape
 from permalign.kernels.compiled import synchronous as loops
-from permalign.kernels.compiled import synchronous_walking
-from permalign.kernels.layout import longest_phrase_of, span_offset, span_offsets
-from permalign.kernels.portable import words_of
+from permalign.kernels.layout import length_of, max_phrase_length_of, span_offset, span_offsets
+from permalign.kernels.operators.arrays import as_array, layout_of, require_shape
 from permalign.kernels.threads import for_each_sentence
 
 
@@ -20,7 +18,7 @@ def layout_of_pairs(scores: Tensor, lengths: Tensor, target_lengths: Tensor, mos
     words = as_array(target_lengths)
     if words.shape != source_lengths.shape or words.min() < 0 or words.max() > most:
         raise ValueError(f"target_lengths must be one for each sentence and lie in 0..{most}")
-    return source_lengths, words, splits_at, span_offsets(words_of(scores)).numpy()
+    return source_lengths, words, splits_at, span_offsets(length_of(scores)).numpy()
 
 
 def require_segments(scores: Tensor, segments: Tensor) -> None:
@@ -29,20 +27,20 @@ def require_segments(scores: Tensor, segments: Tensor) -> None:
         raise ValueError(
             f"segments has shape {tuple(segments.shape)}, but must be (batch, leaves, m + 1, L + 1)"
         )
-    if longest_phrase_of(words_of(scores), segments.shape[1]) is None:
+    if max_phrase_length_of(length_of(scores), segments.shape[1]) is None:
         raise ValueError(
-            f"segments has {segments.shape[1]} leaves, which no phrases of {words_of(scores)} tokens make"
+            f"segments has {segments.shape[1]} leaves, which no phrases of {length_of(scores)} tokens make"
         )
     require_shape("segments", segments, (scores.shape[0], *segments.shape[1:]), scores)
 
 
 def chart_shape(scores: Tensor, starts: int) -> tuple[int, int, int, int]:
     """Batch, spans, and output fenceposts twice."""
-    return scores.shape[0], span_offset(words_of(scores), words_of(scores) + 1), starts, starts
+    return scores.shape[0], span_offset(length_of(scores), length_of(scores) + 1), starts, starts
 
 
 @custom_op("permalign::synchronous_inside", mutates_args=(), device_types="cpu")
-def synchronous_inside(
+def inside(
     scores: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, maximise: bool
 ) -> tuple[Tensor, Tensor]:
     """See `permalign.kernels.portable_synchronous.inside`; returns the chart too, for the backward pass and walks."""
@@ -51,7 +49,7 @@ def synchronous_inside(
     chart = torch.zeros(chart_shape(scores, segments.shape[2]), dtype=torch.float64)
     arrays = layout_of_pairs(scores, lengths, target_lengths, segments.shape[2] - 1)
     for_each_sentence(
-        loops.synchronous_inside,
+        loops.inside,
         scores.shape[0],
         as_array(scores),
         as_array(segments),
@@ -63,7 +61,7 @@ def synchronous_inside(
     return log_sum.to(scores.dtype), chart
 
 
-@synchronous_inside.register_fake
+@inside.register_fake
 def _(
     scores: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, maximise: bool
 ) -> tuple[Tensor, Tensor]:
@@ -72,7 +70,7 @@ def _(
 
 
 @custom_op("permalign::synchronous_inside_backward", mutates_args=(), device_types="cpu")
-def synchronous_inside_backward(
+def inside_backward(
     grad: Tensor, scores: Tensor, segments: Tensor, chart: Tensor, lengths: Tensor, target_lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The adjoints of the scores and of the segments."""
@@ -83,7 +81,7 @@ def synchronous_inside_backward(
     layout = layout_of_pairs(scores, lengths, target_lengths, segments.shape[2] - 1)
     arrays = (*(as_array(tensor) for tensor in (grad, scores, segments, chart)), *layout)
     for_each_sentence(
-        loops.synchronous_inside_backward,
+        loops.inside_backward,
         scores.shape[0],
         *arrays,
         grad_scores.numpy(),
@@ -92,7 +90,7 @@ def synchronous_inside_backward(
     return grad_scores, grad_segments
 
 
-@synchronous_inside_backward.register_fake
+@inside_backward.register_fake
 def _(
     grad: Tensor, scores: Tensor, segments: Tensor, chart: Tensor, lengths: Tensor, target_lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -106,14 +104,14 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 
 
 def _autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return (*synchronous_inside_backward(grad, *ctx.saved_tensors), None, None, None)
+    return (*inside_backward(grad, *ctx.saved_tensors), None, None, None)
 
 
-synchronous_inside.register_autograd(_autograd, setup_context=_setup)
+inside.register_autograd(_autograd, setup_context=_setup)
 
 
 @custom_op("permalign::synchronous_walk", mutates_args=(), device_types="cpu")
-def synchronous_walk(
+def walk(
     scores: Tensor,
     segments: Tensor,
     chart: Tensor,
@@ -122,7 +120,7 @@ def synchronous_walk(
     uniforms: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """See `permalign.kernels.synchronous_walks.walk` (not differentiable)."""
-    batch, words = scores.shape[0], words_of(scores)
+    batch, words = scores.shape[0], length_of(scores)
     require_segments(scores, segments)
     if uniforms is None:
         uniforms = chart.new_full((1, batch, words - 1), -1.0)
@@ -134,11 +132,11 @@ def synchronous_walk(
     layout = layout_of_pairs(scores, lengths, target_lengths, chart.shape[2] - 1)
     arrays = (*(as_array(tensor) for tensor in (scores, segments, chart)), *layout)
     written = (nodes.numpy(), orders.numpy(), sizes.numpy(), widths.numpy())
-    for_each_sentence(synchronous_walking.synchronous_walk, batch, *arrays, as_array(uniforms), *written)
+    for_each_sentence(loops.walk, batch, *arrays, as_array(uniforms), *written)
     return nodes, torch.full_like(orders, -1), orders, sizes, widths
 
 
-@synchronous_walk.register_fake
+@walk.register_fake
 def _(
     scores: Tensor,
     segments: Tensor,
@@ -147,7 +145,7 @@ def _(
     target_lengths: Tensor,
     uniforms: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    batch, words = scores.shape[0], words_of(scores)
+    batch, words = scores.shape[0], length_of(scores)
     samples = 1 if uniforms is None else uniforms.shape[0]
     nodes = scores.new_empty((samples, batch, words - 1, 5), dtype=torch.int64)
     leaves, orders, sizes, widths = (nodes.new_empty(samples, batch, words) for _ in range(4))

@@ -10,13 +10,23 @@ children are summed for every pair of their labels and then contracted with the 
 `permalign.kernels.labelled`: O(n^3 m^3 K^2 + n^2 m^2 K^3).
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from permalign.kernels.labelled import masked_tokens, needs_logs, parent
-from permalign.kernels.portable import attached_zeros, mask_padding, width_block
-from permalign.kernels.portable_synchronous import LOG_ZERO, band, leaves_of
-from permalign.kernels.synchronous_walks import LabelledOptions, Walks, choose, dense, dense_scores, walk
+from permalign.kernels.layout import attached_zeros, mask_padding, masked_tokens, width_block
+from permalign.kernels.numerics import LOG_ZERO, needs_logs
+from permalign.kernels.portable.labelled import parent
+from permalign.kernels.portable.synchronous import (
+    Walks,
+    band,
+    choose,
+    dense,
+    dense_scores,
+    leaves_of,
+    walk_options,
+)
 
 
 def inside(
@@ -66,7 +76,38 @@ def _children(cells: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
     return lefts, rights
 
 
-def labelled_walk(
+@dataclass(frozen=True)
+class LabelledOptions:
+    """Splits, rules, middles of words and the labels of both children; a state is a label."""
+
+    scores: Tensor  # (batch, i, k, inner, rule)
+    chart: Tensor  # (batch, i, k, p, q, K)
+    rules: Tensor  # (2, K, K, K)
+
+    def values(self, row: Tensor, start: Tensor, end: Tensor, p: Tensor, q: Tensor, state: Tensor) -> Tensor:
+        """Log-weights ``(walkers, options)`` of all (inner, rule, middle of words, left label, right label)."""
+        inner = torch.arange(self.scores.shape[3], device=row.device)
+        middle = (start[:, None] + 1 + inner).clamp(max=self.chart.shape[1] - 1)
+        row, start, end, p, q = (index[:, None] for index in (row, start, end, p, q))
+        by_end = self.chart.transpose(3, 4)
+        left = self.chart[row, start, middle, p], by_end[row, start, middle, q]  # (walkers, inner, r, K)
+        right = by_end[row, middle, end, q], self.chart[row, middle, end, p]
+        score = self.scores[row, start, end, inner]  # (walkers, inner, rule)
+        values = torch.stack(
+            [left[rule][..., :, None] + right[rule][..., None, :] for rule in (0, 1)], 2
+        )  # (walkers, inner, rule, r, b, c)
+        values = values + score[..., None, None, None] + self.rules.transpose(0, 1)[state][:, None, :, None]
+        return values.flatten(1)
+
+    def unravel(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Inner split, rule, middle of words, and the children's labels."""
+        labels, posts = self.chart.shape[-1], self.chart.shape[3]
+        rest, right = chosen // labels, chosen % labels
+        rest, left = rest // labels, rest % labels
+        return rest // (2 * posts), rest // posts % 2, rest % posts, left, right
+
+
+def walk(
     rules: Tensor,
     root: Tensor,
     tokens: Tensor,
@@ -91,4 +132,4 @@ def labelled_walk(
     scores = dense_scores(mask_padding(splits, lengths).double())
     options = LabelledOptions(scores, dense(cells), rules.double())
     draws = None if uniforms is None else uniforms[..., 1:]
-    return walk(options, roots, lengths, target_lengths, tokens.shape[1], draws)
+    return walk_options(options, roots, lengths, target_lengths, tokens.shape[1], draws)

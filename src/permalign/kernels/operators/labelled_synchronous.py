@@ -6,21 +6,21 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.arrays import require_shape
 from permalign.kernels.compiled import labelled_synchronous as loops
-from permalign.kernels.cpu_labelled import (
+from permalign.kernels.operators.arrays import require_shape
+from permalign.kernels.operators.labelled import (
     doubles,
     gradients_in_shape,
     require_shapes,
     scaled_rules,
     zero_gradients,
 )
-from permalign.kernels.cpu_synchronous import chart_shape, layout_of_pairs, require_segments
+from permalign.kernels.operators.synchronous import chart_shape, layout_of_pairs, require_segments
 from permalign.kernels.threads import for_each_sentence
 
 
 @custom_op("permalign::labelled_synchronous_inside", mutates_args=(), device_types="cpu")
-def labelled_synchronous_inside(
+def inside(
     rules: Tensor,
     root: Tensor,
     tokens: Tensor,
@@ -38,7 +38,7 @@ def labelled_synchronous_inside(
     arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits, segments)))
     layout = layout_of_pairs(splits, lengths, target_lengths, segments.shape[2] - 1)
     outputs = (part.numpy() for part in (log_sum, values, scales))
-    for_each_sentence(loops.labelled_synchronous_inside, tokens.shape[0], *arrays, *layout, *outputs)
+    for_each_sentence(loops.inside, tokens.shape[0], *arrays, *layout, *outputs)
     return log_sum.to(tokens.dtype), values, scales
 
 
@@ -49,7 +49,7 @@ def _shapes(tokens: Tensor, splits: Tensor, segments: Tensor) -> tuple[tuple[int
     return (batch, cells, tokens.shape[2]), (batch, cells)
 
 
-@labelled_synchronous_inside.register_fake
+@inside.register_fake
 def _(
     rules: Tensor,
     root: Tensor,
@@ -65,8 +65,8 @@ def _(
     return tokens.new_empty(tokens.shape[0]), values, scales
 
 
-@custom_op("permalign::labelled_synchronous_backward", mutates_args=(), device_types="cpu")
-def labelled_synchronous_backward(
+@custom_op("permalign::labelled_synchronous_inside_backward", mutates_args=(), device_types="cpu")
+def inside_backward(
     grad: Tensor,
     rules: Tensor,
     root: Tensor,
@@ -86,14 +86,12 @@ def labelled_synchronous_backward(
     arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
     layout = layout_of_pairs(splits, lengths, target_lengths, posts - 1)
     chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
-    for_each_sentence(
-        loops.labelled_synchronous_backward, batch, *arrays, *chart, posts, longest, *layout, *outputs
-    )
+    for_each_sentence(loops.inside_backward, batch, *arrays, *chart, posts, longest, *layout, *outputs)
     of_rules, of_root, of_tokens, of_splits, of_segments = gradients_in_shape(gradients, rules)
     return of_rules, of_root, of_tokens, of_splits, of_segments
 
 
-@labelled_synchronous_backward.register_fake
+@inside_backward.register_fake
 def _(
     grad: Tensor,
     rules: Tensor,
@@ -119,7 +117,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 
 
 def _autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return (*labelled_synchronous_backward(grad, *ctx.saved_tensors, *ctx.sizes), None, None)
+    return (*inside_backward(grad, *ctx.saved_tensors, *ctx.sizes), None, None)
 
 
-labelled_synchronous_inside.register_autograd(_autograd, setup_context=_setup)
+inside.register_autograd(_autograd, setup_context=_setup)

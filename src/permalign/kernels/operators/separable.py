@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.arrays import as_array, layout_of, require_shape
-from permalign.kernels.compiled import positions, walking
-from permalign.kernels.compiled import rules as rule_loops
-from permalign.kernels.layout import positioned_offset, positioned_offsets
-from permalign.kernels.portable import words_of
+from permalign.kernels.compiled import separable as loops
+from permalign.kernels.layout import length_of, positioned_offset, positioned_offsets
+from permalign.kernels.operators.arrays import as_array, layout_of, require_shape
 from permalign.kernels.threads import for_each_sentence
 
 # --- Inside ---------------------------------------------------------------------------------------------------
@@ -37,9 +35,7 @@ def _inside(scores: Tensor, lengths: Tensor, maximise: bool) -> tuple[Tensor, Te
     log_partition = scores.new_zeros(scores.shape[0])
     gamma = torch.zeros_like(scores, memory_format=torch.contiguous_format)
     arrays = (as_array(scores), *layout_of(scores, lengths), maximise)
-    for_each_sentence(
-        rule_loops.inside, scores.shape[0], *arrays, log_partition.numpy(), gamma.detach().numpy()
-    )
+    for_each_sentence(loops.inside, scores.shape[0], *arrays, log_partition.numpy(), gamma.detach().numpy())
     return log_partition, gamma
 
 
@@ -56,7 +52,7 @@ def inside_backward(grad_partition: Tensor, grad_gamma: Tensor, gamma: Tensor, l
     """The adjoint of the scores."""
     grad_scores = torch.zeros_like(gamma, memory_format=torch.contiguous_format)
     arrays = (*(as_array(x) for x in (grad_partition, grad_gamma, gamma)), *layout_of(gamma, lengths))
-    for_each_sentence(rule_loops.inside_backward, gamma.shape[0], *arrays, grad_scores.numpy())
+    for_each_sentence(loops.inside_backward, gamma.shape[0], *arrays, grad_scores.numpy())
     return grad_scores
 
 
@@ -84,7 +80,7 @@ def span_softmax(logits: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.span_softmax`."""
     rules = torch.zeros_like(logits, memory_format=torch.contiguous_format)
     arrays = (as_array(logits), *layout_of(logits, lengths))
-    for_each_sentence(rule_loops.span_softmax, logits.shape[0], *arrays, rules.numpy())
+    for_each_sentence(loops.span_softmax, logits.shape[0], *arrays, rules.numpy())
     return rules
 
 
@@ -93,7 +89,7 @@ def span_softmax_backward(grad: Tensor, rules: Tensor, lengths: Tensor) -> Tenso
     """The adjoint of the logits."""
     grad_logits = torch.zeros_like(rules, memory_format=torch.contiguous_format)
     arrays = (as_array(grad), as_array(rules), *layout_of(rules, lengths))
-    for_each_sentence(rule_loops.span_softmax_backward, rules.shape[0], *arrays, grad_logits.numpy())
+    for_each_sentence(loops.span_softmax_backward, rules.shape[0], *arrays, grad_logits.numpy())
     return grad_logits
 
 
@@ -102,7 +98,7 @@ def span_one_hot(weights: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.span_one_hot` (not differentiable)."""
     one_hot = torch.zeros_like(weights, memory_format=torch.contiguous_format)
     arrays = (as_array(weights), *layout_of(weights, lengths))
-    for_each_sentence(rule_loops.span_one_hot, weights.shape[0], *arrays, one_hot.numpy())
+    for_each_sentence(loops.span_one_hot, weights.shape[0], *arrays, one_hot.numpy())
     return one_hot
 
 
@@ -111,7 +107,7 @@ def rule_marginals(rules: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.portable.rule_marginals`."""
     marginals = torch.zeros_like(rules, memory_format=torch.contiguous_format)
     arrays = (as_array(rules), *layout_of(rules, lengths))
-    for_each_sentence(rule_loops.rule_marginals, rules.shape[0], *arrays, marginals.numpy())
+    for_each_sentence(loops.rule_marginals, rules.shape[0], *arrays, marginals.numpy())
     return marginals
 
 
@@ -120,7 +116,7 @@ def rule_marginals_backward(grad: Tensor, rules: Tensor, marginals: Tensor, leng
     """The adjoint of the rules."""
     grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
     arrays = (*(as_array(x) for x in (grad, rules, marginals)), *layout_of(rules, lengths))
-    for_each_sentence(rule_loops.rule_marginals_backward, rules.shape[0], *arrays, grad_rules.numpy())
+    for_each_sentence(loops.rule_marginals_backward, rules.shape[0], *arrays, grad_rules.numpy())
     return grad_rules
 
 
@@ -158,31 +154,31 @@ rule_marginals.register_autograd(_rule_marginals_autograd, setup_context=_rule_m
 @custom_op("permalign::expected_matrix", mutates_args=(), device_types="cpu")
 def expected_matrix(rules: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """See `permalign.kernels.portable.expected_matrix`; returns the chart mu as well, for the backward pass."""
-    batch, words = rules.shape[0], words_of(rules)
+    batch, words = rules.shape[0], length_of(rules)
     matrix = rules.new_zeros(batch, words, words)
     chart = rules.new_zeros(batch, positioned_offset(words, words + 1))
     arrays = (as_array(rules), *layout_of(rules, lengths), positioned_offsets(words))
-    for_each_sentence(positions.expected_matrix, batch, *arrays, matrix.numpy(), chart.numpy())
+    for_each_sentence(loops.expected_matrix, batch, *arrays, matrix.numpy(), chart.numpy())
     return matrix, chart
 
 
 @expected_matrix.register_fake
 def _(rules: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    batch, words = rules.shape[0], words_of(rules)
+    batch, words = rules.shape[0], length_of(rules)
     return rules.new_empty(batch, words, words), rules.new_empty(batch, positioned_offset(words, words + 1))
 
 
 @custom_op("permalign::expected_matrix_backward", mutates_args=(), device_types="cpu")
 def expected_matrix_backward(grad: Tensor, rules: Tensor, chart: Tensor, lengths: Tensor) -> Tensor:
     """The adjoint of the rules."""
-    words = words_of(rules)
+    words = length_of(rules)
     grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
     arrays = (
         *(as_array(x) for x in (grad, rules, chart)),
         *layout_of(rules, lengths),
         positioned_offsets(words),
     )
-    for_each_sentence(positions.expected_matrix_backward, rules.shape[0], *arrays, grad_rules.numpy())
+    for_each_sentence(loops.expected_matrix_backward, rules.shape[0], *arrays, grad_rules.numpy())
     return grad_rules
 
 
@@ -206,7 +202,7 @@ expected_matrix.register_autograd(_expected_matrix_autograd, setup_context=_expe
 @custom_op("permalign::tagging_inside", mutates_args=(), device_types="cpu")
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """See `permalign.kernels.portable.tagging_inside`; returns the chart C as well, for the backward pass."""
-    batch, words = scores.shape[0], words_of(scores)
+    batch, words = scores.shape[0], length_of(scores)
     require_shape("emissions", emissions, (batch, words, words), scores)
     log_sum = scores.new_zeros(batch)
     chart = scores.new_zeros(batch, positioned_offset(words, words + 1))
@@ -215,13 +211,13 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[
         *layout_of(scores, lengths),
         positioned_offsets(words),
     )
-    for_each_sentence(positions.tagging_inside, batch, *arrays, log_sum.numpy(), chart.numpy())
+    for_each_sentence(loops.tagging_inside, batch, *arrays, log_sum.numpy(), chart.numpy())
     return log_sum, chart
 
 
 @tagging_inside.register_fake
 def _(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    batch, words = scores.shape[0], words_of(scores)
+    batch, words = scores.shape[0], length_of(scores)
     return scores.new_empty(batch), scores.new_empty(batch, positioned_offset(words, words + 1))
 
 
@@ -230,7 +226,7 @@ def tagging_inside_backward(
     grad: Tensor, scores: Tensor, chart: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The adjoints of the scores and of the emissions."""
-    batch, words = scores.shape[0], words_of(scores)
+    batch, words = scores.shape[0], length_of(scores)
     grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
     grad_emissions = scores.new_zeros(batch, words, words)
     arrays = (
@@ -239,14 +235,14 @@ def tagging_inside_backward(
         positioned_offsets(words),
     )
     for_each_sentence(
-        positions.tagging_inside_backward, batch, *arrays, grad_scores.numpy(), grad_emissions.numpy()
+        loops.tagging_inside_backward, batch, *arrays, grad_scores.numpy(), grad_emissions.numpy()
     )
     return grad_scores, grad_emissions
 
 
 @tagging_inside_backward.register_fake
 def _(grad: Tensor, scores: Tensor, chart: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    words = words_of(scores)
+    words = length_of(scores)
     return scores.new_empty(scores.shape), scores.new_empty(scores.shape[0], words, words)
 
 
@@ -270,7 +266,7 @@ def walk(
     weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool
 ) -> tuple[Tensor, Tensor]:
     """See `permalign.kernels.portable.walk` (not differentiable)."""
-    batch, words = weights.shape[0], words_of(weights)
+    batch, words = weights.shape[0], length_of(weights)
     if uniforms is None:
         uniforms = weights.new_full((1, batch, words - 1), -1.0)
     samples = uniforms.shape[0]
@@ -278,13 +274,13 @@ def walk(
     nodes = torch.full((samples, batch, words - 1, 4), -1)
     orders = torch.arange(words).repeat(samples, batch, 1)
     arrays = (as_array(weights), *layout_of(weights, lengths), as_array(uniforms), normal_form)
-    for_each_sentence(walking.walk, batch, *arrays, nodes.numpy(), orders.numpy())
+    for_each_sentence(loops.walk, batch, *arrays, nodes.numpy(), orders.numpy())
     return nodes, orders
 
 
 @walk.register_fake
 def _(weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool) -> tuple[Tensor, Tensor]:
-    batch, words = weights.shape[0], words_of(weights)
+    batch, words = weights.shape[0], length_of(weights)
     samples = 1 if uniforms is None else uniforms.shape[0]
     nodes = weights.new_empty((samples, batch, words - 1, 4), dtype=torch.int64)
     return nodes, weights.new_empty((samples, batch, words), dtype=torch.int64)

@@ -4,8 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from permalign.kernels.layout import split_offsets
-from permalign.kernels.portable import words_of
+from permalign.kernels.layout import length_of, split_offsets
 
 
 def as_array(tensor: Tensor) -> Any:
@@ -31,7 +30,7 @@ def require_shape(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tenso
 
 def layout_of(splits: Tensor, lengths: Tensor) -> tuple[Any, Any]:
     """The lengths, and where each width begins."""
-    words = words_of(splits)
+    words = length_of(splits)
     if splits.dim() != 3 or splits.shape[2] != 2 or lengths.shape != splits.shape[:1]:
         raise ValueError(
             f"splits of shape {tuple(splits.shape)} and lengths of shape {tuple(lengths.shape)} must be (batch, T, 2) "

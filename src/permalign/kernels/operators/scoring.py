@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.arrays import as_array, checked_lengths, require_shape
-from permalign.kernels.compiled import scoring
+from permalign.kernels.compiled import scoring as loops
 from permalign.kernels.layout import split_count, split_offsets
-from permalign.kernels.portable import dropout_scale
+from permalign.kernels.numerics import dropout_scale
+from permalign.kernels.operators.arrays import as_array, checked_lengths, require_shape
 from permalign.kernels.threads import for_each_sentence
 
 
@@ -40,7 +40,7 @@ def split_scores(
     scores = start.new_zeros(start.shape[0], split_count(words), 2)
     threshold, scale = dropout_scale(dropout)
     for_each_sentence(
-        scoring.split_scores,
+        loops.split_scores,
         start.shape[0],
         *(as_array(x) for x in (start, middle, end, weight, bias)),
         checked_lengths(lengths, words),
@@ -84,7 +84,7 @@ def split_scores_backward(
     grad_weight, grad_bias = weight.new_zeros(batch, *weight.shape), weight.new_zeros(batch, 2)
     threshold, scale = dropout_scale(dropout)
     for_each_sentence(
-        scoring.split_scores_backward,
+        loops.split_scores_backward,
         batch,
         *(as_array(x) for x in (grad, start, middle, end, weight)),
         checked_lengths(lengths, words),

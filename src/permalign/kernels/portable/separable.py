@@ -11,49 +11,20 @@ The same functions serve the normal form (one derivation per permutation: no str
 child, no inverted node an inverted one): the left child of rule R is then weighed by the *other* rule alone.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from permalign.kernels.layout import split_offset, valid_splits, words_of_split_count
-
-
-def words_of(splits: Tensor) -> int:
-    """The sentence length of packed splits ``(batch, T, ...)``."""
-    words = words_of_split_count(splits.shape[1])
-    if words is None:
-        raise ValueError(f"{splits.shape[1]} splits fit no sentence length; expected (n^3 - n) / 6")
-    return words
-
-
-def width_block(splits: Tensor, words: int, width: int) -> Tensor:
-    """The splits of one width as ``(batch, n - w + 1, w - 1, ...)``."""
-    block = splits[:, split_offset(words, width) : split_offset(words, width + 1)]
-    return block.reshape(splits.shape[0], words - width + 1, width - 1, *splits.shape[2:])
-
-
-def pack_blocks(blocks: Sequence[Tensor], like: Tensor) -> Tensor:
-    """The inverse of `width_block` for the widths 2..n in order."""
-    if not blocks:
-        return like
-    return torch.cat([block.reshape(like.shape[0], -1, *like.shape[2:]) for block in blocks], dim=1)
-
-
-def mask_padding(splits: Tensor, lengths: Tensor) -> Tensor:
-    """Zero where a split reaches beyond its sentence (whatever stood there, NaN included)."""
-    valid = valid_splits(words_of(splits), lengths)
-    return torch.where(valid[..., None], splits, splits.new_zeros(()))
-
-
-def attached_zeros(splits: Tensor) -> Tensor:
-    """Zeros ``(batch,)`` that depend on the splits in name, so that one-word sentences have gradients (of zero)."""
-    return splits[:, :0].sum((1, 2))
-
-
-def at_length(values: Tensor, lengths: Tensor) -> Tensor:
-    """Pick ``values[b, lengths[b] - 1]`` from values of the spans (0, 1), (0, 2), ..., (0, n)."""
-    return values.gather(1, lengths[:, None] - 1).squeeze(1)
+from permalign.kernels.layout import (
+    at_length,
+    attached_zeros,
+    inside_square,
+    is_root,
+    length_of,
+    mask_padding,
+    pack_blocks,
+    split_offset,
+    width_block,
+)
 
 
 def inside(
@@ -64,7 +35,7 @@ def inside(
     ``gamma(i,j,k,R) = score(i,j,k,R) + beta(i,j) + beta(j,k)``; ``beta(i,k) = logsumexp_{j,R} gamma``, or the
     maximum if asked to maximise. Zero at padding.
     """
-    words, batch = words_of(scores), scores.shape[0]
+    words, batch = length_of(scores), scores.shape[0]
     scores = mask_padding(scores, lengths)
     # left[b, i, w, R] = beta(i, i + w) as a left child of rule R;   right[b, k, w] = beta(k - w, k)
     left = scores.new_zeros(batch, words + 1, words + 1, 2)
@@ -89,7 +60,7 @@ def inside(
 
 def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
     """Normalise over the options (j, R) of every span, or over j for each rule alone; zero at padding."""
-    words = words_of(logits)
+    words = length_of(logits)
     blocks = []
     for width in range(2, words + 1):
         block = width_block(logits, words, width)
@@ -99,7 +70,7 @@ def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> 
 
 def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
     """One at the heaviest option of every span (of each rule alone, if asked), zero elsewhere and at padding."""
-    words = words_of(weights)
+    words = length_of(weights)
     blocks = []
     for width in range(2, words + 1):
         block = width_block(weights, words, width)  # (batch, start, split, rule)
@@ -115,7 +86,7 @@ def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None)
     Mass flows from the root down: ``mass(child) += G(split, rule) * mass(parent)``. With ``within`` (normal form),
     the mass that reaches a span as the left child of rule R is spent on the other rule's options alone.
     """
-    words, batch = words_of(rules), rules.shape[0]
+    words, batch = length_of(rules), rules.shape[0]
     from_left = rules.new_zeros(batch, words + 1, words + 1, 2)  # [i, width, parent's rule]
     from_right = rules.new_zeros(batch, words + 1, words + 1)  # [k, width]
     blocks: list[Tensor] = []
@@ -135,12 +106,6 @@ def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None)
     return pack_blocks(blocks[::-1], rules)
 
 
-def is_root(lengths: Tensor, width: int, starts: int, dtype: torch.dtype) -> Tensor:
-    """One for the span (0, width) of the sentences of that length, zero elsewhere: ``(batch, start)``."""
-    first = torch.arange(starts, device=lengths.device) == 0
-    return ((lengths == width)[:, None] & first).to(dtype)
-
-
 def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
     """The expected permutation matrix ``(batch, position, token)``; O(n^4).
 
@@ -151,7 +116,7 @@ def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None
 
     and ``E[M](p, t) = mu(t, t+1, p)``. Padding is the identity.
     """
-    words, batch = words_of(rules), rules.shape[0]
+    words, batch = length_of(rules), rules.shape[0]
     # [left or right end, width, position], where "end" is the position after a constituent's last word
     shape = (batch, words + 1, words + 1, words + 1)
     left_start, left_end, right_start, right_end = (rules.new_zeros(shape) for _ in range(4))
@@ -182,12 +147,6 @@ def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None
     raise AssertionError("a sentence has at least one word")
 
 
-def inside_square(lengths: Tensor, words: int) -> Tensor:
-    """True where both indices lie inside the sentence: ``(batch, n, n)``."""
-    present = torch.arange(words, device=lengths.device) < lengths[:, None]
-    return present[:, :, None] & present[:, None]
-
-
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_form: bool = False) -> Tensor:
     """The log of the summed weight of all derivations times their emissions, ``(batch,)``; O(n^4).
 
@@ -196,7 +155,7 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_fo
 
     and the result is ``C(0,n,0)``. ``emissions`` are ``(batch, token, position)``, finite.
     """
-    words, batch = words_of(scores), scores.shape[0]
+    words, batch = length_of(scores), scores.shape[0]
     scores = mask_padding(scores, lengths)
     emissions = torch.where(inside_square(lengths, words), emissions, emissions.new_zeros(()))
     shape = (batch, words + 1, words + 1, words + 1)
@@ -234,7 +193,7 @@ def walk(
         nodes: ``(samples, batch, n - 1, 4)``, the internal nodes (i, j, k, rule) in pre-order, -1 beyond the last.
         orders: ``(samples, batch, n)``, the token at every position; padding keeps its place.
     """
-    words, batch = words_of(weights), weights.shape[0]
+    words, batch = length_of(weights), weights.shape[0]
     samples = 1 if uniforms is None else uniforms.shape[0]
     device, count = weights.device, samples * batch
     weights = weights.detach()
@@ -281,81 +240,3 @@ def walk(
             stack[walker[open_span], depth[open_span]] = torch.stack(entry, dim=-1)[open_span]
             depth = depth + open_span.long()
     return nodes.view(samples, batch, words - 1, 4), orders.view(samples, batch, words)
-
-
-# --- Scoring splits -------------------------------------------------------------------------------------------
-
-HASH_MULTIPLIERS = (0x7FEB352D, 0x846CA68B)
-"""Odd constants of the 32-bit mixer that decides which hidden units are dropped."""
-GOLDEN = 0x9E3779B9
-
-
-def mix32(value: Tensor) -> Tensor:
-    """A bijection of 32-bit integers (held in int64) whose output bits look independent of its input's.
-
-    Two rounds of xor-shift and multiply; `permalign.kernels.compiled.mix32` computes the same numbers.
-    """
-    value = (value ^ (value >> 16)) * HASH_MULTIPLIERS[0] & 0xFFFFFFFF
-    value = (value ^ (value >> 15)) * HASH_MULTIPLIERS[1] & 0xFFFFFFFF
-    return value ^ (value >> 16)
-
-
-def dropout_scale(dropout: float) -> tuple[int, float]:
-    """The 16-bit threshold below which a unit is dropped, and the factor for those that stay."""
-    threshold = round(dropout * 65536)
-    return threshold, 65536 / (65536 - threshold)
-
-
-def kept_units(seed: Tensor, items: Tensor, splits: Tensor, hidden: int, dropout: float) -> Tensor:
-    """Which hidden units stay, ``(items, splits, hidden)``: a function of nothing but its arguments.
-
-    Every (seed, sentence, split) has a key; unit h of the first half and unit h + half of the second are decided
-    by the low and the high 16 bits of one hash of (key, h).
-    """
-    half = (hidden + 1) // 2
-    low_seed, high_seed = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
-    key = mix32(mix32(low_seed ^ mix32(items[:, None] ^ high_seed)) ^ splits)  # (items, splits)
-    units = torch.arange(half, device=seed.device)
-    bits = mix32((key[..., None] + units * GOLDEN) & 0xFFFFFFFF)
-    drawn = torch.cat([bits & 0xFFFF, bits >> 16], dim=-1)[..., :hidden]
-    return drawn >= dropout_scale(dropout)[0]
-
-
-def split_scores(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    lengths: Tensor,
-    seed: Tensor,
-    dropout: float,
-) -> Tensor:
-    """Score every split from three projections of the fenceposts; O(n^3 H).
-
-        score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias
-
-    Args:
-        start: ``(batch, n + 1, hidden)``; likewise ``middle`` and ``end``.
-        weight: ``(2, hidden)``, and ``bias`` ``(2,)``.
-        seed: one int64; the mask of a split depends on it, on the sentence's place in the batch and on the split.
-    """
-    batch, words, hidden = start.shape[0], start.shape[1] - 1, start.shape[2]
-    items = torch.arange(batch, device=start.device)
-    blocks = []
-    for width in range(2, words + 1):
-        starts = words - width + 1
-        inner = (
-            torch.arange(1, width, device=start.device) + torch.arange(starts, device=start.device)[:, None]
-        )
-        outer = (start[:, :starts] + end[:, width:])[:, :, None]
-        units = (outer + middle[:, inner]).relu()  # (batch, start, split, hidden)
-        if dropout > 0:
-            splits = torch.arange(
-                split_offset(words, width), split_offset(words, width + 1), device=start.device
-            )
-            kept = kept_units(seed, items, splits, hidden, dropout)
-            units = units * kept.view_as(units) * dropout_scale(dropout)[1]
-        blocks.append(units @ weight.T + bias)
-    none = (start + middle + end)[:, :0] @ weight.T + bias  # what a one-word sentence has
-    return mask_padding(pack_blocks(blocks, none), lengths)

@@ -1,7 +1,7 @@
 """The compiled kernels of labelled trees as torch operators, each with its hand-written backward pass.
 
 They work in double precision whatever they are given, and in probability space; so rules may differ by no more than
-`permalign.kernels.labelled.RULE_RANGE`, which callers check (and the operators check again, for compilers that skip
+`permalign.kernels.numerics.RULE_RANGE`, which callers check (and the operators check again, for compilers that skip
 the callers' checks).
 """
 
@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from permalign.kernels.arrays import as_array, checked_lengths, require_shape
 from permalign.kernels.compiled import labelled as loops
-from permalign.kernels.compiled import labelled_positions as positioned_loops
-from permalign.kernels.labelled import needs_logs
 from permalign.kernels.layout import positioned_offset, positioned_offsets, split_count, split_offsets
+from permalign.kernels.numerics import needs_logs
+from permalign.kernels.operators.arrays import as_array, checked_lengths, require_shape
 from permalign.kernels.threads import for_each_sentence
 
 
@@ -70,7 +69,7 @@ def gradients_in_shape(gradients: list[Tensor], rules: Tensor) -> list[Tensor]:
 
 
 @custom_op("permalign::labelled_inside", mutates_args=(), device_types="cpu")
-def labelled_inside(
+def inside(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The log-partition; and the chart of values and scales, for the backward pass."""
@@ -90,7 +89,7 @@ def _chart(batch: int, cells: int, labels: int) -> tuple[Tensor, Tensor]:
     return values, torch.zeros((batch, cells), dtype=torch.float64)
 
 
-@labelled_inside.register_fake
+@inside.register_fake
 def _(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -101,7 +100,7 @@ def _(
 
 
 @custom_op("permalign::labelled_inside_backward", mutates_args=(), device_types="cpu")
-def labelled_inside_backward(
+def inside_backward(
     grad: Tensor,
     rules: Tensor,
     root: Tensor,
@@ -122,7 +121,7 @@ def labelled_inside_backward(
     return of_rules, of_root, of_tokens, of_splits
 
 
-@labelled_inside_backward.register_fake
+@inside_backward.register_fake
 def _(
     grad: Tensor,
     rules: Tensor,
@@ -143,14 +142,14 @@ def _inside_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...])
 
 
 def _inside_autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return (*labelled_inside_backward(grad, *ctx.saved_tensors), None)
+    return (*inside_backward(grad, *ctx.saved_tensors), None)
 
 
-labelled_inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
+inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
 
 
 @custom_op("permalign::labelled_best_inside", mutates_args=(), device_types="cpu")
-def labelled_best_inside(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
+def best_inside(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
     """See `permalign.kernels.labelled.inside` with ``maximise`` (not differentiable)."""
     batch, words, labels = tokens.shape
     require_shapes(rules, tokens.new_zeros(labels), tokens, splits, lengths)
@@ -161,7 +160,7 @@ def labelled_best_inside(rules: Tensor, tokens: Tensor, splits: Tensor, lengths:
     return chart
 
 
-@labelled_best_inside.register_fake
+@best_inside.register_fake
 def _(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
     batch, words, labels = tokens.shape
     return tokens.new_empty(batch, words * (words + 1) // 2, labels)
@@ -171,7 +170,7 @@ def _(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
 
 
 @custom_op("permalign::labelled_tagging_inside", mutates_args=(), device_types="cpu")
-def labelled_tagging_inside(
+def tagging_inside(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See `permalign.kernels.labelled.tagging_inside`; returns the chart as well, for the backward pass."""
@@ -183,11 +182,11 @@ def labelled_tagging_inside(
     arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits, emissions)))
     layout = (checked_lengths(lengths, words), split_offsets(words), positioned_offsets(words))
     outputs = (part.numpy() for part in (log_sum, values, scales))
-    for_each_sentence(positioned_loops.tagging_inside, batch, *arrays, *layout, *outputs)
+    for_each_sentence(loops.tagging_inside, batch, *arrays, *layout, *outputs)
     return log_sum.to(tokens.dtype), values, scales
 
 
-@labelled_tagging_inside.register_fake
+@tagging_inside.register_fake
 def _(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -197,8 +196,8 @@ def _(
     return tokens.new_empty(batch), values, tokens.new_empty((batch, cells), dtype=torch.float64)
 
 
-@custom_op("permalign::labelled_tagging_backward", mutates_args=(), device_types="cpu")
-def labelled_tagging_backward(
+@custom_op("permalign::labelled_tagging_inside_backward", mutates_args=(), device_types="cpu")
+def tagging_inside_backward(
     grad: Tensor,
     rules: Tensor,
     root: Tensor,
@@ -217,12 +216,12 @@ def labelled_tagging_backward(
     arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
     layout = (checked_lengths(lengths, words), split_offsets(words), positioned_offsets(words))
     chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
-    for_each_sentence(positioned_loops.tagging_inside_backward, batch, *arrays, *chart, *layout, *outputs)
+    for_each_sentence(loops.tagging_inside_backward, batch, *arrays, *chart, *layout, *outputs)
     of_rules, of_root, of_tokens, of_splits, of_emissions = gradients_in_shape(gradients, rules)
     return of_rules, of_root, of_tokens, of_splits, of_emissions
 
 
-@labelled_tagging_backward.register_fake
+@tagging_inside_backward.register_fake
 def _(
     grad: Tensor,
     rules: Tensor,
@@ -244,7 +243,7 @@ def _tagging_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
 
 
 def _tagging_autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return (*labelled_tagging_backward(grad, *ctx.saved_tensors), None)
+    return (*tagging_inside_backward(grad, *ctx.saved_tensors), None)
 
 
-labelled_tagging_inside.register_autograd(_tagging_autograd, setup_context=_tagging_setup)
+tagging_inside.register_autograd(_tagging_autograd, setup_context=_tagging_setup)

@@ -1,0 +1,41 @@
+"""Numbers that every backend must agree on: the logarithm of zero, safe ranges of scores, the dropout hash."""
+
+import torch
+from torch import Tensor
+
+LOG_ZERO = -1e30
+"""The log-weight of what is impossible: a number that stays finite when a few of them are added."""
+
+RULE_RANGE = {torch.float32: 30.0, torch.float64: 300.0}
+"""By how much log-weights of rules (and of root labels) may differ before products of probabilities lose mass."""
+
+
+def needs_logs(rules: Tensor, root: Tensor, precision: torch.dtype | None = None) -> bool:
+    """Whether rules differ so much that products of probabilities could underflow where it matters.
+
+    A weight is lost if it is smaller than its cell's largest weight times ``tiny``, the smallest normal number. Let R
+    be the range of the log-weights of the rules (and of the root's labels). The surroundings of one label weigh at most
+    ``exp(R)`` times more than those of another label in the same cell, and one split point favours one label over
+    another by at most ``exp(R)``. So what is lost is less than ``tiny * exp(2 R)`` of the total, and R may be as large
+    as half the exponent's range, less some room for precision.
+
+    Args:
+        rules: ``(2, K, K, K)``, log-weights of rules.
+        root: ``(K,)``, log-weights of the root's labels.
+        precision: the type in which the products are computed; by default that of the rules.
+    """
+    limit = RULE_RANGE[precision or rules.dtype]
+    return any(bool(scores.amax() - scores.amin() > limit) for scores in (rules.detach(), root.detach()))
+
+
+HASH_MULTIPLIERS = (0x7FEB352D, 0x846CA68B)
+"""Odd constants of the 32-bit hash that decides which hidden units are dropped."""
+
+GOLDEN = 0x9E3779B9
+"""2^32 divided by the golden ratio: multiples of it, added to a key, are spread evenly."""
+
+
+def dropout_scale(dropout: float) -> tuple[int, float]:
+    """The 16-bit threshold below which a unit is dropped, and the factor for the units that stay."""
+    threshold = round(dropout * 65536)
+    return threshold, 65536 / (65536 - threshold)

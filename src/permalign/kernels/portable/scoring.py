@@ -1,0 +1,72 @@
+"""x"""
+
+import torch
+from torch import Tensor
+
+from permalign.kernels.layout import mask_padding, pack_blocks, split_offset
+from permalign.kernels.numerics import GOLDEN, HASH_MULTIPLIERS, dropout_scale
+
+
+def mix32(value: Tensor) -> Tensor:
+    """A bijection of 32-bit integers (held in int64) whose output bits look independent of its input's.
+
+    Two rounds of xor-shift and multiply; `permalign.kernels.compiled.mix32` computes the same numbers.
+    """
+    value = (value ^ (value >> 16)) * HASH_MULTIPLIERS[0] & 0xFFFFFFFF
+    value = (value ^ (value >> 15)) * HASH_MULTIPLIERS[1] & 0xFFFFFFFF
+    return value ^ (value >> 16)
+
+
+def kept_units(seed: Tensor, items: Tensor, splits: Tensor, hidden: int, dropout: float) -> Tensor:
+    """Which hidden units stay, ``(items, splits, hidden)``: a function of nothing but its arguments.
+
+    Every (seed, sentence, split) has a key; unit h of the first half and unit h + half of the second are decided
+    by the low and the high 16 bits of one hash of (key, h).
+    """
+    half = (hidden + 1) // 2
+    low_seed, high_seed = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
+    key = mix32(mix32(low_seed ^ mix32(items[:, None] ^ high_seed)) ^ splits)  # (items, splits)
+    units = torch.arange(half, device=seed.device)
+    bits = mix32((key[..., None] + units * GOLDEN) & 0xFFFFFFFF)
+    drawn = torch.cat([bits & 0xFFFF, bits >> 16], dim=-1)[..., :hidden]
+    return drawn >= dropout_scale(dropout)[0]
+
+
+def split_scores(
+    start: Tensor,
+    middle: Tensor,
+    end: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    lengths: Tensor,
+    seed: Tensor,
+    dropout: float,
+) -> Tensor:
+    """Score every split from three projections of the fenceposts; O(n^3 H).
+
+        score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias
+
+    Args:
+        start: ``(batch, n + 1, hidden)``; likewise ``middle`` and ``end``.
+        weight: ``(2, hidden)``, and ``bias`` ``(2,)``.
+        seed: one int64; the mask of a split depends on it, on the sentence's place in the batch and on the split.
+    """
+    batch, words, hidden = start.shape[0], start.shape[1] - 1, start.shape[2]
+    items = torch.arange(batch, device=start.device)
+    blocks = []
+    for width in range(2, words + 1):
+        starts = words - width + 1
+        inner = (
+            torch.arange(1, width, device=start.device) + torch.arange(starts, device=start.device)[:, None]
+        )
+        outer = (start[:, :starts] + end[:, width:])[:, :, None]
+        units = (outer + middle[:, inner]).relu()  # (batch, start, split, hidden)
+        if dropout > 0:
+            splits = torch.arange(
+                split_offset(words, width), split_offset(words, width + 1), device=start.device
+            )
+            kept = kept_units(seed, items, splits, hidden, dropout)
+            units = units * kept.view_as(units) * dropout_scale(dropout)[1]
+        blocks.append(units @ weight.T + bias)
+    none = (start + middle + end)[:, :0] @ weight.T + bias  # what a one-word sentence has
+    return mask_padding(pack_blocks(blocks, none), lengths)
