@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from math import factorial, nan
 from pathlib import Path
-from typing import Any
 
 import torch
-from extensions.results import RESULTS, read_cells
+from extensions.results import RECORDS, read_results
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,6 +14,7 @@ from matplotlib.figure import Figure
 from permalign import MonotoneAlignment, SeparablePermutation, SynchronousPermutation
 from permalign.explain import Trace, svg
 from permalign.explain.trace.records import nodes_of
+from permalign.reproduction.summary import CellResult
 from permalign.structures import Derivation, Segment
 from permalign.structures.permutations import derivation_count, separable_count
 from permalign.structures.tagging_posterior import tagging_posterior
@@ -169,17 +169,17 @@ def transduction() -> str:
 
 def one_word() -> Figure:
     """What is held out of training, by how many words a word may write."""
-    titles = {"three": "up to three words", "exact": "one", "window": "one, windows"}
+    titles = {"three-words": "up to three words", "exact": "one", "window": "one, windows"}
     columns = {
         "en-temp_tune": "EN templates",
         "en-len": "EN lengths",
         "zh-temp_tune": "ZH templates",
         "zh-len": "ZH lengths",
     }
-    cells = read_cells("ablation")
+    results = read_results("ablation")
     return _bars(
         {
-            title: [_mean(cells.get(f"{row}-constrained/{column}")) for column in columns]
+            title: [_mean(results.get(f"{row}-constrained/{column}")) for column in columns]
             for row, title in titles.items()
         },
         list(columns.values()),
@@ -187,27 +187,28 @@ def one_word() -> Figure:
 
 
 def beyond() -> Figure:
-    """GeoQuery's hard conditions: the paper's best, hard ReMoto here, and exact transduction one and both ways."""
-    cells = read_cells("table3")
+    """GeoQuery's hard conditions: the paper's best, hard ReMoto, and exact transduction with and without reranking."""
+    results = read_results("table3")
     columns = [f"{language}-{condition}" for condition in ("temp", "len") for language in ("en", "zh", "de")]
     paper = [
-        max(cell["paper"] or 0.0 for name, cell in cells.items() if name.endswith(f"/{c}")) for c in columns
+        max(result.cell.paper or 0.0 for name, result in results.items() if name.endswith(f"/{column}"))
+        for column in columns
     ]
     return _bars(
         {
             "best of the paper": paper,
-            "Hard-ReMoto": [_mean(cells.get(f"hard/{column}")) for column in columns],
-            "exact transduction": [_mean(cells.get(f"exact-constrained/{column}")) for column in columns],
-            "both ways": [_mean(cells.get(f"both-ways/{column}")) for column in columns],
+            "Hard-ReMoto": [_mean(results.get(f"hard/{column}")) for column in columns],
+            "exact transduction": [_mean(results.get(f"exact-constrained/{column}")) for column in columns],
+            "reranked": [_mean(results.get(f"reranked/{column}")) for column in columns],
         },
         [column.upper().replace("-", " ") for column in columns],
     )
 
 
-def _mean(cell: dict[str, Any] | None) -> float:
-    """A cell's exact match; nothing where it was not run."""
-    spread = None if cell is None else cell.get("exact_match")
-    return nan if spread is None else float(spread["mean"])
+def _mean(result: CellResult | None) -> float:
+    """A cell's exact match; not a number if it was not run."""
+    spread = None if result is None else result.spread("exact_match")
+    return nan if spread is None else spread.mean
 
 
 def _bars(series: dict[str, list[float]], groups: list[str]) -> Figure:
@@ -253,7 +254,7 @@ FIGURES: dict[str, Callable[[], Figure | str]] = {
 def make_all(folder: Path) -> None:
     """Write every figure that is not there yet, or older than this file or the results."""
     folder.mkdir(exist_ok=True)
-    changed = max(path.stat().st_mtime for path in (Path(__file__), *RESULTS.glob("*.json")))
+    changed = max(path.stat().st_mtime for path in (Path(__file__), RECORDS))
     for name, make in FIGURES.items():
         path = folder / f"{name}.svg"
         if path.exists() and path.stat().st_mtime > changed:

@@ -230,8 +230,8 @@ def test_numbers_of_results_are_shown_with_their_deviation_and_the_paper(monkeyp
     monkeypatch.syspath_prepend(ROOT / "docs")
     from extensions.results import shown
 
-    assert shown({"paper": None, "exact_match": {"mean": 51.26, "deviation": None}}, "exact_match") == "51.3"
-    cell = {"paper": 43.2, "exact_match": {"mean": 47.0, "deviation": 1.5}}
-    assert shown(cell, "exact_match") == "47.0 ± 1.5 (paper 43.2)"
-    assert shown({"paper": 28.7}, "bleu") == "not run (paper 28.7)"
-    assert shown(None, "bleu") == ""
+    from permalign.evaluation.significance import Spread
+
+    assert shown(Spread((51.26,)), None) == "51.3"
+    assert shown(Spread((45.5, 47.0, 48.5)), 43.2) == "47.0 ± 1.5 (paper 43.2)"
+    assert shown(None, 28.7) == "not run (paper 28.7)"

@@ -102,7 +102,9 @@ def mirror_folder(source: Path, target: Path, *, exclude: str) -> None:
 
 
 @contextmanager
-def exclusive_lock(path: Path, busy: str | None = None, advice: str = "") -> Iterator[None]:
+def exclusive_lock(
+    path: Path, busy: str | None = None, advice: str = "", *, wait: bool = False
+) -> Iterator[None]:
     """Hold a lock file; the operating system releases it when the process ends, however it ends.
 
     The file stays after the release, with the id of the process that last held it. On a file system without locks,
@@ -113,14 +115,15 @@ def exclusive_lock(path: Path, busy: str | None = None, advice: str = "") -> Ite
         busy: the beginning of the error message, such as ``"runs/a is being trained"``; the process that holds the
             lock is added.
         advice: the end of the error message.
+        wait: wait until the lock is free instead of raising the error.
 
     Raises:
-        LockedError: another process holds the lock.
+        LockedError: another process holds the lock, and ``wait`` is false.
     """
     from filelock import FileLock, Timeout
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, blocking=False, fallback_to_soft=False)
+    lock = FileLock(path, blocking=wait, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:

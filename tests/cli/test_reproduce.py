@@ -8,7 +8,7 @@ def reproduce(*words, cwd):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ)
 
 
-def test_cells_are_listed_with_what_was_run(tmp_path):
+def test_cells_are_listed_with_the_number_of_seeds(tmp_path):
     done = reproduce("table4", "--list", "--cell", "hard", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -17,7 +17,7 @@ def test_cells_are_listed_with_what_was_run(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_words_are_answered_plainly(tmp_path):
+def test_wrong_arguments_are_explained(tmp_path):
     wrong = {
         ("table1",): "unknown table 'table1'",
         ("table2", "--cell", "soft/nowhere"): "unknown cell of table2 'soft/nowhere'",
@@ -34,7 +34,7 @@ def test_without_time_the_table_says_that_nothing_was_run(tmp_path):
     done = reproduce("table4", "--cell", "hard/en-ja-iid", "--budget", "0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 runs are left" in done.stderr
-    assert done.stdout.split() == ["results/table4.md", "results/table4.json", "results/trail.md"]
+    assert done.stdout.split() == ["results/table4.md", "results/runs.md"]
     assert (
         "| Hard-ReMoto | not run, *37.4* | not run, *28.7* | not run |"
         in (tmp_path / "results" / "table4.md").read_text()

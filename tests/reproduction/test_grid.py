@@ -8,16 +8,16 @@ import pytest
 from tests.reproduction.grids import small_table
 
 from permalign.reproduction.grid import log_file, make_plan, run_jobs, start
-from permalign.reproduction.records import Records
+from permalign.reproduction.records import RunStore
 from permalign.reproduction.report import write_report
-from permalign.reproduction.work import INTERRUPTED
+from permalign.reproduction.worker import INTERRUPTED
 
 LONG = ("training.steps=150", "training.evaluate_every=75", "training.log_every=1")
 
 
 def plan_of(table, folder, pattern="*/*", seeds=(0,), settings=()):
-    records = Records(folder / "results" / "runs")
-    return make_plan(table.select([pattern]), seeds, settings, folder / "runs", records), records
+    store = RunStore(folder / "results" / "runs.jsonl")
+    return make_plan(table.select([pattern]), seeds, settings, folder / "runs", store), store
 
 
 def wait_for_step(job, step):
@@ -35,37 +35,38 @@ def step_of(job):
 
 def test_cells_that_share_a_run_are_one_job_and_seeds_come_one_after_the_other(tmp_path):
     plan, _ = plan_of(small_table(tmp_path), tmp_path, seeds=(0, 1))
-    assert [(job.key.seed, len(job.trials)) for job in plan.jobs] == [(0, 2), (0, 1), (1, 2), (1, 1)]
+    assert [(job.key.seed, len(job.evaluations)) for job in plan.jobs] == [(0, 2), (0, 1), (1, 2), (1, 1)]
     assert len({job.key.name for job in plan.jobs}) == 4
 
 
-def test_wrong_options_are_told_before_anything_runs(tmp_path):
+def test_wrong_options_are_reported_before_anything_runs(tmp_path):
     plan, _ = plan_of(small_table(tmp_path), tmp_path, settings=["training.stepz=1"])
     assert plan.jobs == []
     assert set(plan.impossible) == {"good/plain", "good/greedy", "bad/plain"}
     assert "did you mean training.steps?" in plan.impossible["good/plain"]
 
 
-def test_a_failure_stops_nothing_and_what_is_finished_is_not_run_again(tmp_path):
+def test_a_failure_stops_no_other_run_and_finished_runs_are_not_repeated(tmp_path):
     table = small_table(tmp_path)
-    plan, records = plan_of(table, tmp_path)
+    plan, store = plan_of(table, tmp_path)
     said = []
     outcome = run_jobs(plan.jobs, 2, say=said.append)
     assert [name.split("-")[0] for name in outcome.finished] == ["arithmetic"], said
     assert len(outcome.failed) == 1
     assert any("token_budget" in line for line in said)
 
-    markdown, values = (path.read_text() for path in write_report(table, records, tmp_path / "results"))
+    markdown = write_report(table, store.read(), tmp_path / "results").read_text()
     good, bad = (line for line in markdown.splitlines() if line.startswith(("| A system", "| One that")))
     assert "*50.0*" in good
     assert "not run" not in good
     assert "failed" in bad
-    (run,) = json.loads(values)["cells"][0]["runs"]
-    assert run["dev"]["split"] == "iid/dev"
-    assert run["training"]["ended"] == "all 5 steps are done"
+    record = store.find(outcome.finished[0])
+    assert record.dev["split"] == "iid/dev"
+    assert record.training["ended"] == "all 5 steps are done"
+    assert set(record.evaluations) == {"iid/dev plain", "iid/dev greedy"}
 
     again, _ = plan_of(table, tmp_path)
-    assert again.done == 2
+    assert again.done == {"good/plain": [0], "good/greedy": [0]}
     assert [job.key.name for job in again.jobs] == outcome.failed
     finished, _ = plan_of(table, tmp_path, "good/*")
     assert finished.jobs == []
@@ -74,16 +75,16 @@ def test_a_failure_stops_nothing_and_what_is_finished_is_not_run_again(tmp_path)
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """The weights of a run in one go."""
-    folder = tmp_path_factory.mktemp("whole")
+    """The weights of a run that was not interrupted."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
     plan, _ = plan_of(small_table(folder), folder, "good/plain", settings=LONG)
     assert len(run_jobs(plan.jobs, 1).finished) == 1
     return (plan.jobs[0].folder / "model" / "model.safetensors").read_bytes()
 
 
-def test_control_c_saves_runs_which_go_on_exactly(tmp_path, uninterrupted):
+def test_control_c_saves_runs_and_they_resume_exactly(tmp_path, uninterrupted):
     table = small_table(tmp_path)
-    plan, records = plan_of(table, tmp_path, "good/plain", settings=LONG)
+    plan, store = plan_of(table, tmp_path, "good/plain", settings=LONG)
     (job,) = plan.jobs
 
     def interrupt():
@@ -97,21 +98,21 @@ def test_control_c_saves_runs_which_go_on_exactly(tmp_path, uninterrupted):
     assert outcome.interrupted
     assert outcome.left == [job.key.name]
     assert 10 <= step_of(job) < 150
-    assert records.read(job.key.name) is None
+    assert store.find(job.key.name) is None
 
     again, _ = plan_of(table, tmp_path, "good/plain", settings=LONG)
     assert run_jobs(again.jobs, 1).finished == [job.key.name]
     assert (job.folder / "model" / "model.safetensors").read_bytes() == uninterrupted
 
 
-def test_a_budget_leaves_the_rest_for_next_time(tmp_path):
+def test_runs_beyond_the_budget_are_left(tmp_path):
     plan, _ = plan_of(small_table(tmp_path), tmp_path, "good/plain", seeds=(0, 1, 2))
     outcome = run_jobs(plan.jobs, 1, minutes=0.0)
     assert outcome.left == [job.key.name for job in plan.jobs]
     assert not outcome.interrupted
 
 
-def test_a_process_ends_with_the_one_that_started_it_and_is_alone_on_its_run(tmp_path):
+def test_a_process_ends_with_its_parent_and_holds_the_lock_of_its_run(tmp_path):
     plan, _ = plan_of(
         small_table(tmp_path), tmp_path, "good/plain", settings=("training.steps=100000", *LONG[1:])
     )

@@ -6,12 +6,16 @@ from tests.reproduction.grids import record_of, small_table
 
 from permalign.errors import UsageError
 from permalign.reproduction.plots import cost_by_length, plot_cost, plot_systems, write_plots
-from permalign.reproduction.records import Records, RunKey
+from permalign.reproduction.records import RunKey
 from permalign.reproduction.report import as_markdown, write_report
+from permalign.reproduction.run_list import write_run_list
 from permalign.reproduction.summary import p_values, summarise
 from permalign.reproduction.tables import TABLES, get_table
-from permalign.reproduction.trail import write_trail
-from permalign.reproduction.work import Job
+from permalign.reproduction.worker import Job
+
+
+def by_run(*records):
+    return {record.run: record for record in records}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -19,11 +23,11 @@ def test_every_cell_has_options_that_fit(name):
     table = get_table(name)
     assert len(table.by_name) == len(table.cells)
     for cell in table.cells:
-        job = Job(RunKey.of(cell, 1), (cell.trial,), Path("runs"), Path("records"))
+        job = Job(RunKey.of(cell, 1), (cell.evaluation,), Path("runs"), Path("records"))
         assert Job.from_json(job.as_json()) == job
 
 
-def test_the_papers_numbers_stand_in_their_cells():
+def test_the_papers_numbers_are_in_their_cells():
     numbers = {
         "table2": {
             "soft/arithmetic-len": 86.9,
@@ -66,56 +70,63 @@ def test_cells_are_chosen_by_pattern():
 
 
 def test_a_table_shows_means_and_what_was_not_run(tmp_path):
-    table, records = small_table(tmp_path), Records(tmp_path / "runs")
+    table = small_table(tmp_path)
     good = table.by_name["good/plain"]
-    records.write(record_of(good, 0, [True, False, False, False]))
-    records.write(record_of(good, 1, [True, True, True, False]))
+    records = by_run(
+        record_of(good, 0, [True, False, False, False]), record_of(good, 1, [True, True, True, False])
+    )
     text = as_markdown(table, summarise(table, records), ())
     assert "| A system that works | 50.0 ± 35.4, *50.0* | not run |" in text
     assert "| One that does not † | not run |  |" in text
-    assert "4.0" in text  # minutes of two runs and their trials
+    assert "4.0" in text  # minutes of two runs and their evaluations
     assert "permalign reproduce table0 --cell good/plain --seeds 0,1" in text
     assert "0123456789" in text
 
 
 def test_another_config_is_another_run(tmp_path):
-    table, records = small_table(tmp_path), Records(tmp_path / "runs")
-    records.write(record_of(table.by_name["good/plain"], 0, [True], settings=["training.steps=7"]))
+    table = small_table(tmp_path)
+    records = by_run(record_of(table.by_name["good/plain"], 0, [True], settings=["training.steps=7"]))
     assert not summarise(table, records)["good/plain"].records
     assert summarise(table, records, ["training.steps=7"])["good/plain"].records
 
 
-def test_the_trail_has_every_run_whatever_came_of_it(tmp_path):
-    table, records = small_table(tmp_path), Records(tmp_path / "runs")
-    records.write(record_of(table.by_name["good/plain"], 0, [True, False], settings=["training.steps=7"]))
+def test_the_list_of_runs_has_every_config_with_the_mean_of_its_seeds_and_its_failures(tmp_path):
+    table = small_table(tmp_path)
+    good = table.by_name["good/plain"]
+    unused = [
+        record_of(good, 0, [True, False], settings=["training.steps=7"]),
+        record_of(good, 1, [True, True], settings=["training.steps=7"]),
+    ]
     failed = record_of(table.by_name["bad/plain"], 1, [True])
-    failed.dev, failed.tests, failed.failure = {}, {}, "there was no room"
-    records.write(failed)
-    lines = write_trail(records, tmp_path).read_text().splitlines()[-2:]
-    bad, given_up = sorted(lines, key=lambda line: "no room" not in line)
-    assert "--set training.steps=7" in given_up
-    assert "40.0 exact_match, step 5 | iid/dev plain 50.0" in given_up
-    assert "failed: there was no room" in bad
+    failed.dev, failed.evaluations, failed.failure = {}, {}, "there was no room"
+    lines = write_run_list([*unused, failed], tmp_path).read_text().splitlines()[-2:]
+    bad, mean = sorted(lines, key=lambda line: "no room" not in line)
+    assert "--set training.steps=7` | 0, 1 | 40.0 ± 0.0 exact_match (iid/dev)" in mean
+    assert "iid/dev plain 75.0 ± 35.4" in mean
+    assert "seed 1 failed: there was no room" in bad
 
 
 def test_systems_are_tested_against_the_best_baseline(tmp_path):
-    table, records = small_table(tmp_path), Records(tmp_path / "runs")
-    records.write(record_of(table.by_name["good/plain"], 0, [False] * 5 + [True]))
-    records.write(record_of(table.by_name["bad/plain"], 0, [True] * 6))
-    best, chances = p_values(table, summarise(table, records), table.columns[0])
+    table = small_table(tmp_path)
+    records = by_run(
+        record_of(table.by_name["good/plain"], 0, [False] * 5 + [True]),
+        record_of(table.by_name["bad/plain"], 0, [True] * 6),
+    )
+    best, by_row = p_values(table, summarise(table, records), table.columns[0])
     assert best == "good"
-    assert chances == {"bad": 2 / 2**5}
-    paths = write_report(table, records, tmp_path)
-    assert "Against the best baseline" in paths[0].read_text()
-    assert json.loads(paths[1].read_text())["cells"][2]["p_value"] == 2 / 2**5
+    assert by_row == {"bad": 2 / 2**5}
+    page = write_report(table, records, tmp_path).read_text()
+    assert "Against the best baseline" in page
+    assert f"| One that does not † | {2 / 2**5:.3f} |" in page
 
 
 def test_plots_are_written_where_there_is_something_to_show(tmp_path):
-    records = Records(tmp_path / "runs")
     table2, table3 = get_table("table2"), get_table("table3")
-    assert write_plots(table2, records, tmp_path) == ()
-    records.write(record_of(table2.by_name["soft/arithmetic-depth-9"], 0, [True, False]))
-    records.write(record_of(table3.by_name["hard/zh-temp"], 0, [True, False]))
+    assert write_plots(table2, {}, tmp_path) == ()
+    records = by_run(
+        record_of(table2.by_name["soft/arithmetic-depth-9"], 0, [True, False]),
+        record_of(table3.by_name["hard/zh-temp"], 0, [True, False]),
+    )
     assert [path.name for path in write_plots(table2, records, tmp_path)] == ["depth.png"]
     assert [path.name for path in write_plots(table3, records, tmp_path)] == ["temp.png"]
     assert plot_systems(tmp_path / "none.png", table3, summarise(table3, records), ["en-iid"]) is None
@@ -124,6 +135,6 @@ def test_plots_are_written_where_there_is_something_to_show(tmp_path):
 def test_cost_by_length_is_read_from_the_benchmarks(tmp_path, request):
     results = request.config.rootpath / "benchmarks" / "results" / "core.json"
     series = cost_by_length(json.loads(results.read_text())["measurements"])
-    assert [words for words, _ in series["the paper's method"]] == [25, 41]
-    assert [words for words, _ in series["permalign"]] == [25, 40, 41, 80]
+    assert [length for length, _ in series["the paper's method"]] == [25, 41]
+    assert [length for length, _ in series["permalign"]] == [25, 40, 41, 80]
     assert plot_cost(tmp_path / "cost.png", results).stat().st_size > 1000

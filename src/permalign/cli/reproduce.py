@@ -1,4 +1,4 @@
-"""``permalign reproduce``: run the cells of one of the paper's tables, and write the table."""
+"""``permalign reproduce``: run the cells of one of the paper's tables and write the table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +11,14 @@ from permalign.cli.plain import plain_endings
 if TYPE_CHECKING:
     from permalign.reproduction.cells import Cell, Table
     from permalign.reproduction.grid import Outcome, Plan
-    from permalign.reproduction.records import Records
+    from permalign.reproduction.records import RunStore
 
-HELP = """Run the cells of a table of the paper, and write it with the paper's numbers beside ours.
+HELP = """Run the cells of one of the paper's tables, and write it with the paper's numbers beside ours.
 
-TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation), table5 (answers with their reasons)
-or ablation (what helps exact transduction).
-What was run before is not run again; a run that was stopped goes on exactly where it was. The result is
-RESULTS/TABLE.md and RESULTS/TABLE.json, one file for each run in RESULTS/runs, and RESULTS/trail.md, which lists
-every run that was ever made with its score on dev.
+TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation), table5 (outputs with the evidence
+behind them) or ablation (what helps exact transduction).
+Runs that are recorded are not repeated, and a run that was interrupted is resumed exactly. Every run is a line of
+RESULTS/runs.jsonl, from which the table, RESULTS/TABLE.md, and a list of all runs, RESULTS/runs.md, are written.
 
 \b
 Examples:
@@ -37,66 +36,67 @@ def reproduce(
     ],
     cell: Annotated[
         list[str] | None,
-        typer.Option(metavar="ROW/COLUMN", help="Only these cells; * for any, ROW alone for its cells."),
+        typer.Option(
+            metavar="ROW/COLUMN", help="Only these cells; * matches anything, and ROW all of its cells."
+        ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="0,1,2", help="Which seeds [default: those of the table].")
+        str | None, typer.Option(metavar="0,1,2", help="The seeds to run [default: those of the table].")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="Stop after so many minutes.", min=0.0)
+        float | None, typer.Option(metavar="MINUTES", help="Stop after this many minutes.", min=0.0)
     ] = None,
-    runs: Annotated[Path, typer.Option(metavar="DIR", help="Where runs are.")] = Path("runs/reproduce"),
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Where results are written.")] = Path(
-        "results"
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="The folder of run directories.")] = Path(
+        "runs/reproduce"
     ),
+    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder of results.")] = Path("results"),
     processes: Annotated[
-        int | None, typer.Option(help="How many runs at a time [default: one for each core].", min=1)
+        int | None, typer.Option(help="How many runs to train at a time [default: one for each core].", min=1)
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="OPTION=VALUE", help="Change an option of every run, to try things."),
+        typer.Option("--set", metavar="OPTION=VALUE", help="Change an option of every run."),
     ] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="List the cells and what was run.")] = False,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="List the cells with the seeds that were run.")
+    ] = False,
 ) -> None:
-    """Run what is missing, and write the table."""
+    """Run the cells that lack results, and write the table."""
     from permalign.reproduction.grid import make_plan
-    from permalign.reproduction.records import Records
+    from permalign.reproduction.records import RUNS, RunStore
     from permalign.reproduction.tables import get_table
 
     chosen = get_table(table)
     cells = chosen.select(cell or [])
-    records, changes = Records(results / "runs"), settings or []
-    numbers = _seeds(seeds) if seeds is not None else list(chosen.seeds)
+    store, changes = RunStore(results / RUNS), settings or []
+    chosen_seeds = _parse_seeds(seeds) if seeds is not None else list(chosen.seeds)
+    plan = make_plan(cells, chosen_seeds, changes, runs, store)
     if show_list:
-        _print_list(cells, numbers, changes, records)
+        _print_list(cells, len(chosen_seeds), plan)
         return
-    plan = make_plan(cells, numbers, changes, runs, records)
     outcome = _run(plan, processes, budget)
-    _write(chosen, records, results, changes)
-    _end(plan, outcome)
+    _write(chosen, store, results, changes)
+    _report_unfinished(plan, outcome)
 
 
-def _seeds(text: str) -> list[int]:
+def _parse_seeds(text: str) -> list[int]:
     try:
-        numbers = [int(part) for part in text.split(",")]
+        seeds = [int(number) for number in text.split(",")]
     except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 0:
-        raise typer.BadParameter(f"--seeds is {text!r}, but expected numbers with commas, such as 0,1,2.")
-    return list(dict.fromkeys(numbers))
+        seeds = []
+    if not seeds or min(seeds) < 0:
+        raise typer.BadParameter(
+            f"--seeds is {text!r}, but expected numbers separated by commas, such as 0,1,2."
+        )
+    return list(dict.fromkeys(seeds))
 
 
-def _print_list(cells: "Sequence[Cell]", seeds: list[int], settings: list[str], records: "Records") -> None:
-    """Cells with the seeds that are done, and with what is trained for them."""
-    from permalign.reproduction.grid import make_plan
-
+def _print_list(cells: "Sequence[Cell]", num_seeds: int, plan: "Plan") -> None:
+    """Print the cells with the number of seeds that are done, and with what is trained for them."""
     width = max(len(cell.name) for cell in cells)
     for cell in cells:
-        done = []
-        for seed in seeds:
-            plan = make_plan([cell], [seed], settings, Path(), records)
-            done += [str(seed)] * plan.done
-        state = "cannot be run" if plan.impossible else f"{len(done)} of {len(seeds)} seeds"
+        done = len(plan.done.get(cell.name, []))
+        state = "cannot be run" if cell.name in plan.impossible else f"{done} of {num_seeds} seeds"
         typer.echo(f"{cell.name:{width}}  {state:13}  {' '.join([cell.experiment, *cell.settings])}")
 
 
@@ -105,7 +105,7 @@ def _run(plan: "Plan", processes: int | None, budget: float | None) -> "Outcome"
 
     for name, reason in plan.impossible.items():
         typer.echo(f"cannot be run: {name}: {reason}", err=True)
-    typer.echo(f"{plan.done} results are there, {len(plan.jobs)} runs are to be made.", err=True)
+    typer.echo(f"{plan.num_done} results are recorded, {len(plan.jobs)} runs are missing.", err=True)
     return run_jobs(
         plan.jobs,
         processes or default_processes(),
@@ -114,20 +114,22 @@ def _run(plan: "Plan", processes: int | None, budget: float | None) -> "Outcome"
     )
 
 
-def _write(table: "Table", records: "Records", folder: Path, settings: list[str]) -> None:
+def _write(table: "Table", store: "RunStore", folder: Path, settings: list[str]) -> None:
     from permalign.reproduction.plots import write_plots
     from permalign.reproduction.report import write_report
-    from permalign.reproduction.trail import write_trail
+    from permalign.reproduction.run_list import write_run_list
 
-    report = write_report(table, records, folder, settings)
-    for path in (*report, *write_plots(table, records, folder, settings), write_trail(records, folder)):
+    records = store.read()
+    typer.echo(write_report(table, records, folder, settings))
+    for path in write_plots(table, records, folder, settings):
         typer.echo(path)
+    typer.echo(write_run_list(records.values(), folder))
 
 
-def _end(plan: "Plan", outcome: "Outcome") -> None:
-    """Say what is left, by the exit code too."""
+def _report_unfinished(plan: "Plan", outcome: "Outcome") -> None:
+    """Say which runs are not finished, and set the exit code."""
     if outcome.left:
-        typer.echo(f"{len(outcome.left)} runs are left; the same command goes on with them.", err=True)
+        typer.echo(f"{len(outcome.left)} runs are left; the same command resumes them.", err=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.failed or plan.impossible:

@@ -1,6 +1,6 @@
-"""The paper's tables: which systems and columns they have, how cells are run, kept and reported.
+"""The paper's tables: their systems and columns, and how their cells are run, recorded and reported.
 
-A table is a grid of cells. A cell names a training run (an experiment and what differs) and a trial of its model on a
-test split. Cells may share a run; what a run gave is kept in one small file (`records`), and tables are written from
-those files alone (`report`).
+A table is a grid of cells. A cell names a training run (an experiment and the options it changes) and an evaluation of
+the trained model. Cells may share a run. The results of every run are one line of ``runs.jsonl`` (`records`), and all
+tables are written from that file alone (`report`).
 """

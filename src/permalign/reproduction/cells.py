@@ -1,4 +1,4 @@
-"""What a table is made of."""
+"""The parts of a table: rows, columns, and cells with the evaluation behind each."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,16 +9,17 @@ from permalign.errors import UsageError, unknown_name
 
 
 @dataclass(frozen=True)
-class Trial:
-    """A model put to the test.
+class Evaluation:
+    """How a trained model is evaluated.
 
     Attributes:
-        split: the examples to answer.
-        settings: changes of the task, such as ``task.depth=8``.
-        decoding: how the reorderer chooses an order; None for what the model was made with.
-        beam: how many prefixes to keep.
-        constrained: whether to write only what the task's grammar reads.
-        shown: of so many examples, keep the answer with its reordered input and segments.
+        split: the split whose examples it answers.
+        settings: changes of the task's options, such as ``task.depth=8``.
+        decoding: how the reorderer chooses an order; None for the model's own choice.
+        beam: the beam size.
+        constrained: whether outputs are constrained to the task's grammar.
+        explained: how many examples to keep with the reordered input and the segments behind the output, instead of
+            measuring metrics; 0 to measure metrics.
     """
 
     split: str
@@ -26,27 +27,27 @@ class Trial:
     decoding: str | None = None
     beam: int = 1
     constrained: bool = False
-    shown: int = 0
+    explained: int = 0
 
     @property
-    def manner(self) -> str:
-        """How answers are looked for, in a word that can name a folder.
+    def variant(self) -> str:
+        """The decoding settings in one word, which also names the folder of predictions.
 
-        >>> Trial("len/test", decoding="greedy", constrained=True).manner
+        >>> Evaluation("len/test", decoding="greedy", constrained=True).variant
         'greedy-constrained'
         """
         words = [
             self.decoding,
             f"beam-{self.beam}" if self.beam > 1 else None,
             "constrained" if self.constrained else None,
-            f"shown-{self.shown}" if self.shown else None,
+            f"explained-{self.explained}" if self.explained else None,
         ]
         return "-".join(word for word in words if word) or "plain"
 
     @property
     def key(self) -> str:
-        """Names the trial among those of a run."""
-        return f"{self.split} {self.manner}"
+        """Identifies the evaluation among those of a run."""
+        return f"{self.split} {self.variant}"
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,10 @@ class Row:
     """A system.
 
     Attributes:
-        key: names it on the command line.
-        title: names it in the table.
-        ours: whether the paper does not have it.
-        baseline: whether it is one of those that others are tested against.
+        key: its name on the command line.
+        title: its name in the table.
+        ours: whether it is ours rather than the paper's.
+        baseline: whether it is one of the baselines that other systems are tested against.
     """
 
     key: str
@@ -68,7 +69,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """A task under a condition."""
+    """A task under a condition.
+
+    Attributes:
+        key: its name on the command line.
+        title: its name in the table.
+    """
 
     key: str
     title: str
@@ -79,11 +85,11 @@ class Cell:
     """A system on a task.
 
     Attributes:
-        row: of the system.
-        column: of the task and condition.
-        experiment: what is trained.
-        settings: how it differs.
-        trial: how it is tested.
+        row: the key of the system's row.
+        column: the key of the column.
+        experiment: the experiment that is trained.
+        settings: the options it changes, as ``option=value``.
+        evaluation: how the trained model is evaluated.
         paper: the paper's number, if it has one.
     """
 
@@ -91,12 +97,12 @@ class Cell:
     column: str
     experiment: str
     settings: tuple[str, ...]
-    trial: Trial
+    evaluation: Evaluation
     paper: float | None = None
 
     @property
     def name(self) -> str:
-        """What the command line calls it."""
+        """Its name on the command line."""
         return f"{self.row}/{self.column}"
 
 
@@ -105,14 +111,14 @@ class Table:
     """A grid of cells.
 
     Attributes:
-        name: what the command line calls it.
-        title: what it is about.
-        metrics: what it reports, the first of them beside the paper's numbers.
-        rows: its systems.
-        columns: its tasks.
-        cells: in the order in which they are run.
-        seeds: with which each is run if nothing else is said.
-        notes: what a reader should know.
+        name: its name on the command line.
+        title: its heading.
+        metrics: the metrics it reports; the first one is shown beside the paper's numbers.
+        rows: the systems.
+        columns: the tasks.
+        cells: the cells, in the order in which they are run.
+        seeds: the seeds of each cell, unless others are asked for.
+        notes: paragraphs that a reader needs in order to understand the numbers.
     """
 
     name: str
@@ -126,7 +132,7 @@ class Table:
 
     @cached_property
     def by_name(self) -> dict[str, Cell]:
-        """Its cells."""
+        """The cells by name."""
         return {cell.name: cell for cell in self.cells}
 
     def cell(self, row: Row, column: Column) -> Cell | None:
@@ -134,16 +140,16 @@ class Table:
         return self.by_name.get(f"{row.key}/{column.key}")
 
     def select(self, patterns: Iterable[str]) -> Sequence[Cell]:
-        """The cells that any pattern names, in the table's order; all of them if there is no pattern.
+        """The cells that match any of the patterns, in the table's order; all cells if there is no pattern.
 
-        A pattern is ``ROW/COLUMN``, either of them with ``*``, or a row alone.
+        A pattern is ``ROW/COLUMN``, where either may contain ``*``, or a row for all of its cells.
         """
-        wanted = [pattern if "/" in pattern else f"{pattern}/*" for pattern in patterns]
-        for pattern in wanted:
+        patterns = [pattern if "/" in pattern else f"{pattern}/*" for pattern in patterns]
+        for pattern in patterns:
             if not any(fnmatchcase(cell.name, pattern) for cell in self.cells):
                 raise UsageError(unknown_name(f"cell of {self.name}", pattern, self.by_name))
         return [
             cell
             for cell in self.cells
-            if not wanted or any(fnmatchcase(cell.name, pattern) for pattern in wanted)
+            if not patterns or any(fnmatchcase(cell.name, pattern) for pattern in patterns)
         ]

@@ -1,4 +1,4 @@
-"""Pictures of results: accuracy by depth, accuracy by system, cost by sentence length."""
+"""Plots of results: accuracy by depth, accuracy by system, cost by sentence length."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from permalign.errors import PermalignError
 from permalign.evaluation.plots import TITLES
 from permalign.files import atomic_file
 from permalign.reproduction.cells import Table
-from permalign.reproduction.records import Records
+from permalign.reproduction.records import RunRecord
 from permalign.reproduction.summary import CellResult, summarise
 from permalign.reproduction.tables import DEEPER, DEEPEST
 
@@ -23,24 +23,26 @@ SIZE = re.compile(r"n=(\d+), B=(\d+)")
 
 
 def write_plots(
-    table: Table, records: Records, folder: str | Path, settings: Iterable[str] = ()
+    table: Table, records: Mapping[str, RunRecord], folder: str | Path, settings: Iterable[str] = ()
 ) -> tuple[Path, ...]:
-    """Write the pictures that belong to a table and have something to show; returns their paths."""
+    """Write the plots of a table for which there are results; returns their paths."""
     results = summarise(table, records, settings)
     keys = {column.key for column in table.columns}
     written = []
     if set(DEPTHS.values()) <= keys and (path := plot_depths(Path(folder) / "depth.png", table, results)):
         written.append(path)
     temp = [column for column in table.columns if column.key.endswith("-temp")]
-    if temp and (path := plot_systems(Path(folder) / "temp.png", table, results, [one.key for one in temp])):
+    if temp and (
+        path := plot_systems(Path(folder) / "temp.png", table, results, [column.key for column in temp])
+    ):
         written.append(path)
     return tuple(written)
 
 
 def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> Path | None:
-    """Accuracy of every system over the depth of expressions, bars for the deviation over seeds.
+    """Plot the accuracy of every system against the depth of expressions, with bars for the deviation over seeds.
 
-    Systems that differ from one before only in how an order is decoded are left out: their lines would cover it.
+    Systems that differ from another only in how an order is decoded are left out, because their lines would cover it.
     """
     metric = table.metrics[0]
     lines = {}
@@ -73,7 +75,7 @@ def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> 
 def plot_systems(
     path: Path, table: Table, results: Mapping[str, CellResult], columns: Sequence[str]
 ) -> Path | None:
-    """Accuracy of every system in some columns, one below the other; a line for the paper's number."""
+    """Plot the accuracy of every system in some columns as horizontal bars, with a line for the paper's number."""
     metric = table.metrics[0]
     measured = {name for name, result in results.items() if result.spread(metric)}
     shown = [row for row in table.rows if any(f"{row.key}/{column}" in measured for column in columns)]
@@ -84,8 +86,8 @@ def plot_systems(
     with _axes(path, (12.0, 0.45 * len(shown) + 1.5)) as axes:
         for number, column in enumerate(columns):
             colour = f"C{number}"
-            for place, row in enumerate(shown):
-                y = place + (number - (len(columns) - 1) / 2) * height
+            for index, row in enumerate(shown):
+                y = index + (number - (len(columns) - 1) / 2) * height
                 result = results.get(f"{row.key}/{column}")
                 if result is None:
                     continue
@@ -104,7 +106,7 @@ def plot_systems(
 
 
 def plot_cost(path: Path, benchmarks: Path) -> Path:
-    """Seconds that a training step spends on one sentence, over its length, from a file of `make bench`."""
+    """Plot the seconds that a training step takes for a sentence against its length, from the file of `make bench`."""
     series = cost_by_length(json.loads(benchmarks.read_text(encoding="utf-8"))["measurements"])
     with _axes(path, (6.4, 4.8)) as axes:
         for name, points in series.items():
@@ -120,24 +122,24 @@ def plot_cost(path: Path, benchmarks: Path) -> Path:
 
 
 def cost_by_length(measurements: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
-    """Lengths with seconds for one sentence, of the paper's method and of ours."""
+    """Pairs of length and seconds for one sentence, for the paper's method and for ours."""
     series: dict[str, dict[int, float]] = {"the paper's method": {}, "permalign": {}}
-    for one in measurements:
-        details, size = one["details"], SIZE.search(one["what"])
-        if one["name"] in ("paper-25", "paper-41") and size is not None:
-            words, batch = int(size[1]), int(size[2])
-            series["the paper's method"][words] = details["paper seconds"] / batch
-            series["permalign"][words] = details["permalign seconds"] / batch
-        elif one["name"] == "doubling":
-            batch = int(one["what"].partition("B=")[2].partition(":")[0])
-            for words in (40, 80):
-                series["permalign"][words] = details[f"seconds at {words}"] / batch
+    for measurement in measurements:
+        details, size = measurement["details"], SIZE.search(measurement["what"])
+        if measurement["name"] in ("paper-25", "paper-41") and size is not None:
+            length, batch_size = int(size[1]), int(size[2])
+            series["the paper's method"][length] = details["paper seconds"] / batch_size
+            series["permalign"][length] = details["permalign seconds"] / batch_size
+        elif measurement["name"] == "doubling":
+            batch_size = int(measurement["what"].partition("B=")[2].partition(":")[0])
+            for length in (40, 80):
+                series["permalign"][length] = details[f"seconds at {length}"] / batch_size
     return {name: sorted(points.items()) for name, points in series.items()}
 
 
 @contextmanager
 def _axes(path: Path, size: tuple[float, float]) -> "Iterator[Any]":
-    """Axes to draw on, written to a file afterwards."""
+    """Axes to draw on; the figure is written to ``path`` afterwards."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

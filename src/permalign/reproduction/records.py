@@ -1,9 +1,9 @@
-"""What runs gave, one small JSON file for each: the config, the scores on dev, the trials on test, the cost.
+"""The results of runs, one line of ``runs.jsonl`` for each: its options, dev scores, evaluations and cost.
 
-A run is named by its experiment, a digest of all options that differ from the defaults, and its seed. So a changed
-config is another run with another file, and the files of all that were ever tried stay: nothing chosen by looking at
-test scores could hide. But for the few examples that a trial shows, no text of the data is in them, only whether each
-example was answered right.
+A run is named by its experiment, a digest of all options that differ from the defaults, and its seed. A changed config
+is therefore another run with another line, and the lines of all configs that were ever tried stay: a choice made by
+looking at test scores could not be hidden. Apart from the few examples that an evaluation explains, the file holds no
+text of the data, only whether each example was answered correctly.
 """
 
 import hashlib
@@ -15,20 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from permalign.errors import DataError
-from permalign.files import atomic_file
+from permalign.files import exclusive_lock, write_lines
 from permalign.reproduction.cells import Cell
 from permalign.training.experiments import load_experiment
+
+RUNS = "runs.jsonl"
+"""The file's name in the folder of results."""
 
 
 @dataclass(frozen=True)
 class RunKey:
-    """A training run before it is made.
+    """Identifies a training run.
 
     Attributes:
-        experiment: what is trained.
-        settings: how it differs.
-        seed: of the run.
-        options: all that differs from the defaults; without description and seed.
+        experiment: the experiment that is trained.
+        settings: the options it changes, as ``option=value``.
+        seed: the run's seed.
+        options: all options that differ from the defaults, without the description and the seed.
     """
 
     experiment: str
@@ -37,42 +40,47 @@ class RunKey:
     options: dict[str, Any] = field(hash=False, compare=False)
 
     @classmethod
-    def of(cls, cell: Cell, seed: int, more: Iterable[str] = ()) -> "RunKey":
-        """The run of a cell, with more settings after the cell's own."""
-        settings = (*cell.settings, *more)
-        options = load_experiment(cell.experiment, [*settings, f"seed={seed}"])
+    def of(cls, cell: Cell, seed: int, settings: Iterable[str] = ()) -> "RunKey":
+        """The run of a cell; ``settings`` are applied after the cell's own."""
+        all_settings = (*cell.settings, *settings)
+        options = load_experiment(cell.experiment, [*all_settings, f"seed={seed}"])
         values = options.model_dump(mode="json", exclude_defaults=True, exclude={"description", "seed"})
-        return cls(cell.experiment, settings, seed, values)
+        return cls(cell.experiment, all_settings, seed, values)
+
+    @property
+    def config(self) -> str:
+        """Names the experiment and its options: all seeds of a config share it."""
+        digest = hashlib.sha256(json.dumps(self.options, sort_keys=True).encode()).hexdigest()[:8]
+        return f"{self.experiment.replace('/', '-')}-{digest}"
 
     @property
     def name(self) -> str:
         """Names the run's folder and its record."""
-        digest = hashlib.sha256(json.dumps(self.options, sort_keys=True).encode()).hexdigest()[:8]
-        return f"{self.experiment.replace('/', '-')}-{digest}-seed-{self.seed}"
+        return f"{self.config}-seed-{self.seed}"
 
     @property
     def command(self) -> str:
-        """What to type to train it alone."""
+        """The command that trains this run alone."""
         changes = [word for setting in self.settings for word in ("--set", setting)]
         return shlex.join(["permalign", "train", self.experiment, *changes, "--seed", str(self.seed)])
 
 
 @dataclass
 class RunRecord:
-    """What a run gave.
+    """The results of a run.
 
     Attributes:
-        run: its name.
-        command: to train it alone.
-        experiment: what was trained.
-        settings: how it differed.
-        seed: of the run.
-        options: all that differed from the defaults.
-        environment: versions, machine and commit at the beginning of training.
-        training: why it ended, its steps, seconds and processor seconds; empty until it has ended.
-        dev: split, metric, best score and step, the best scores of restarts, and the scores of all evaluations.
-        tests: metrics and more by the key of the trial.
-        failure: why it could not be finished, if so.
+        run: the run's name.
+        command: the command that trains this run alone.
+        experiment: the experiment that was trained.
+        settings: the options it changed.
+        seed: the run's seed.
+        options: all options that differ from the defaults.
+        environment: versions, machine and commit when training began.
+        training: why training ended, its steps, seconds and CPU seconds; empty until it has ended.
+        dev: split, metric, best score and its step, the best scores of restarts, and the scores of all evaluations.
+        evaluations: metrics and judgements by the key of the evaluation.
+        failure: the error that ended the run, if there was one.
     """
 
     run: str
@@ -84,55 +92,99 @@ class RunRecord:
     environment: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
     dev: dict[str, Any] = field(default_factory=dict)
-    tests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    evaluations: dict[str, dict[str, Any]] = field(default_factory=dict)
     failure: str | None = None
 
     @classmethod
     def begin(cls, key: RunKey) -> "RunRecord":
-        """The record of a run that has given nothing yet."""
+        """The record of a run that has no results yet."""
         return cls(key.name, key.command, key.experiment, list(key.settings), key.seed, key.options)
 
+    @property
+    def config(self) -> str:
+        """The run's name without its seed."""
+        return self.run.removesuffix(f"-seed-{self.seed}")
 
-class Records:
-    """A folder of records."""
+    def to_json(self) -> str:
+        """The record as a line of ``runs.jsonl``; fields stand in the order of this class."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    @classmethod
+    def from_json(cls, line: str) -> "RunRecord":
+        """Read a line of ``runs.jsonl``.
 
-    def path(self, name: str) -> Path:
-        """The file of a run."""
-        return self.folder / f"{name}.json"
+        Raises:
+            ValueError, TypeError, KeyError: the line is not a record.
+        """
+        values = json.loads(line)
+        return cls(**{attribute.name: values[attribute.name] for attribute in fields(cls)})
 
-    def read(self, name: str) -> RunRecord | None:
-        """What a run gave, if it gave anything."""
-        path = self.path(name)
-        if not path.is_file():
-            return None
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            return RunRecord(**{one.name: values[one.name] for one in fields(RunRecord)})
-        except (ValueError, TypeError, KeyError):
-            raise DataError("is no record of a run. Move it away, and the run is made again.", path) from None
+
+class RunStore:
+    """The file of all records, one line for each run, sorted by name.
+
+    Several processes may write at once: each reads, changes and replaces the file under a lock, so no record is lost,
+    no run has two lines, and a reader finds a complete file at any moment.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def read(self) -> dict[str, RunRecord]:
+        """All records by the name of their run."""
+        return {name: self._parse(name, line) for name, line in self._lines().items()}
+
+    def find(self, name: str) -> RunRecord | None:
+        """The record of a run, or None if it has none."""
+        line = self._lines().get(name)
+        return None if line is None else self._parse(name, line)
 
     def write(self, record: RunRecord) -> None:
-        """Keep a record, in the place of an older one."""
-        with atomic_file(self.path(record.run)) as file:
-            text = json.dumps(asdict(record), indent=1, ensure_ascii=False)
-            file.write_text(text + "\n", encoding="utf-8")
+        """Add a record, or replace the one of the same run; evaluations that only the old one has are kept."""
+        with exclusive_lock(self.path.with_name(f".{self.path.name}.lock"), wait=True):
+            lines = self._lines()
+            if record.run in lines:
+                record.evaluations = (
+                    self._parse(record.run, lines[record.run]).evaluations | record.evaluations
+                )
+            lines[record.run] = record.to_json()
+            write_lines(self.path, (lines[name] for name in sorted(lines)))
+
+    def _lines(self) -> dict[str, str]:
+        """The lines by run. A line begins with the run's name, so that it need not be parsed to be found."""
+        if not self.path.is_file():
+            return {}
+        lines: dict[str, str] = {}
+        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), start=1):
+            beginning, name = line[:8], line[8:].partition('"')[0]
+            if beginning != '{"run":"':
+                raise DataError(f"line {number} is not a record of a run. Remove the line.", self.path)
+            if name in lines:
+                raise DataError(f"line {number} is a second record of {name}. Remove one.", self.path)
+            lines[name] = line
+        return lines
+
+    def _parse(self, name: str, line: str) -> RunRecord:
+        try:
+            return RunRecord.from_json(line)
+        except (ValueError, TypeError, KeyError):
+            raise DataError(
+                f"the record of {name} cannot be read. Remove its line, and the run is made again.", self.path
+            ) from None
 
 
-def packed(judgements: Sequence[bool]) -> str:
-    """Yes and no as hexadecimal digits, four to a digit, the last ones filled up with no.
+def pack_bits(judgements: Sequence[bool]) -> str:
+    """Encode judgements as hexadecimal digits, four to a digit, the last digit filled up with zeros.
 
-    >>> packed([True, False, True, True, True]), unpacked("b8", 5)
+    >>> pack_bits([True, False, True, True, True]), unpack_bits("b8", 5)
     ('b8', [True, False, True, True, True])
     """
-    bits = "".join("1" if one else "0" for one in judgements)
+    bits = "".join("1" if judgement else "0" for judgement in judgements)
     bits += "0" * (-len(bits) % 4)
-    return "".join(f"{int(bits[place : place + 4], 2):x}" for place in range(0, len(bits), 4))
+    return "".join(f"{int(bits[start : start + 4], 2):x}" for start in range(0, len(bits), 4))
 
 
-def unpacked(digits: str, count: int) -> list[bool]:
-    """The inverse of `packed`."""
+def unpack_bits(digits: str, count: int) -> list[bool]:
+    """Decode what `pack_bits` has encoded."""
     bits = "".join(f"{int(digit, 16):04b}" for digit in digits)
     return [bit == "1" for bit in bits[:count]]

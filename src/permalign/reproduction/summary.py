@@ -1,24 +1,24 @@
-"""A table's cells with what their runs gave: means and deviations over seeds, tests against the best baseline."""
+"""A table's cells with the results of their runs: means and deviations over seeds, tests against the best baseline."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from permalign.errors import PermalignError
 from permalign.evaluation.significance import Spread, permutation_test
 from permalign.reproduction.cells import Cell, Column, Table
-from permalign.reproduction.records import Records, RunKey, RunRecord, unpacked
+from permalign.reproduction.records import RunKey, RunRecord, unpack_bits
 
 
 @dataclass(frozen=True)
 class CellResult:
-    """What is known of a cell.
+    """The results of a cell.
 
     Attributes:
-        cell: which.
-        key: its run, with the first seed; None if its options are wrong.
-        records: of the runs that were put to its trial, by seed.
-        problem: why it has no result, where there is a reason beside that it was not run.
+        cell: the cell.
+        key: its run with the first seed; None if its options are wrong.
+        records: the records of the runs that have its evaluation, sorted by seed.
+        problem: why it has no result, if a run failed or the options are wrong.
     """
 
     cell: Cell
@@ -27,26 +27,40 @@ class CellResult:
     problem: str | None = None
 
     @property
-    def tests(self) -> list[dict[str, Any]]:
-        """The results of its trial, by seed."""
-        return [record.tests[self.cell.trial.key] for record in self.records]
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The recorded results of its evaluation, one for each seed."""
+        return [record.evaluations[self.cell.evaluation.key] for record in self.records]
 
     def spread(self, metric: str) -> Spread | None:
-        """A metric over seeds; None where it was not measured."""
-        values = tuple(test["metrics"][metric] for test in self.tests if metric in test.get("metrics", {}))
+        """A metric over seeds; None if it was not measured."""
+        values = tuple(
+            evaluation["metrics"][metric]
+            for evaluation in self.evaluations
+            if metric in evaluation.get("metrics", {})
+        )
         return Spread(values) if values else None
 
     @property
     def seconds(self) -> float:
-        """Of training and testing, all seeds together."""
-        tested = sum(test.get("seconds", 0.0) for test in self.tests)
-        return float(tested + sum(record.training["seconds"] for record in self.records))
+        """The time that training and evaluation took, all seeds added up."""
+        evaluated = sum(evaluation.get("seconds", 0.0) for evaluation in self.evaluations)
+        return float(evaluated + sum(record.training["seconds"] for record in self.records))
 
 
-def summarise(table: Table, records: Records, settings: Iterable[str] = ()) -> dict[str, CellResult]:
-    """All cells of a table, by name, with every seed that was run."""
+def summarise(
+    table: Table, records: Mapping[str, RunRecord], settings: Iterable[str] = ()
+) -> dict[str, CellResult]:
+    """The results of all cells of a table by their names, with every seed that was run.
+
+    Args:
+        table: the table.
+        records: all records, by the names of their runs.
+        settings: options that every run changes after the cell's own.
+    """
     settings = tuple(settings)
-    kept = sorted(path.stem for path in records.folder.glob("*.json"))
+    by_config: dict[str, list[RunRecord]] = {}
+    for record in sorted(records.values(), key=lambda record: record.seed):
+        by_config.setdefault(record.config, []).append(record)
     results = {}
     for cell in table.cells:
         try:
@@ -54,38 +68,36 @@ def summarise(table: Table, records: Records, settings: Iterable[str] = ()) -> d
         except PermalignError as error:
             results[cell.name] = CellResult(cell, None, (), str(error))
             continue
-        family = key.name.removesuffix("0")
-        found = [record for name in kept if name.startswith(family) and (record := records.read(name))]
-        found.sort(key=lambda record: record.seed)
-        failures = [record.failure for record in found if record.failure]
-        tried = tuple(record for record in found if cell.trial.key in record.tests)
-        results[cell.name] = CellResult(cell, key, tried, failures[0] if failures else None)
+        runs = by_config.get(key.config, [])
+        failures = [record.failure for record in runs if record.failure]
+        evaluated = tuple(record for record in runs if cell.evaluation.key in record.evaluations)
+        results[cell.name] = CellResult(cell, key, evaluated, failures[0] if failures else None)
     return results
 
 
 def p_values(
     table: Table, results: dict[str, CellResult], column: Column
 ) -> tuple[str | None, dict[str, float]]:
-    """The best baseline of a column by the table's metric, and by row how probable its difference is by chance.
+    """The row of a column's best baseline by the table's first metric, and the p-value of every other row against it.
 
     The paired permutation test of `permalign.evaluation.significance`, over the examples of the test set.
     """
     metric = table.metrics[0] if table.metrics else ""
-    spreads = {
+    means = {
         row: spread.mean
         for row in table.rows
         if (result := results.get(f"{row.key}/{column.key}")) and (spread := result.spread(metric))
     }
-    baselines = {row: mean for row, mean in spreads.items() if row.baseline}
+    baselines = {row: mean for row, mean in means.items() if row.baseline}
     if not baselines:
         return None, {}
     best = max(baselines, key=lambda row: baselines[row])
-    right = {row: judgements(results[f"{row.key}/{column.key}"], metric) for row in spreads}
+    correct = {row: judgements(results[f"{row.key}/{column.key}"], metric) for row in means}
     return best.key, {
-        row.key: permutation_test(right[best], right[row]) for row in spreads if not row.baseline
+        row.key: permutation_test(correct[best], correct[row]) for row in means if not row.baseline
     }
 
 
 def judgements(result: CellResult, metric: str) -> Sequence[Sequence[bool]]:
-    """For each seed, whether each example was answered right."""
-    return [unpacked(test[metric], test["examples"]) for test in result.tests]
+    """For each seed, whether each example was answered correctly."""
+    return [unpack_bits(evaluation[metric], evaluation["examples"]) for evaluation in result.evaluations]

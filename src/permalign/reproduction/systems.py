@@ -1,10 +1,10 @@
 """What the rows of tables are made of."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from permalign.reproduction.cells import Cell, Column, Row, Trial
+from permalign.reproduction.cells import Cell, Column, Evaluation, Row
 
 Choice = TypeVar("Choice")
 
@@ -14,31 +14,41 @@ class System:
     """A row, and what to train for it.
 
     Attributes:
-        row: how it is shown.
-        experiment: its name after the task's; or several, by how the names of columns begin.
-        settings: what differs; or by how the names of columns begin.
-        paper: the paper's numbers by column.
-        trial: how its trials differ.
-        columns: where it can be run; None for everywhere.
+        row: the table's row.
+        experiment: the experiment's name after the task's; or a mapping from beginnings of column keys to such names.
+        settings: the options it changes; or a mapping from beginnings of column keys to such settings.
+        paper: the paper's numbers, by column.
+        evaluation: the attributes of `Evaluation` that it changes, such as its decoding.
+        columns: the keys of its columns; None for all of them.
     """
 
     row: Row
     experiment: str | Mapping[str, str]
     settings: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
     paper: tuple[float, ...] = ()
-    trial: Mapping[str, Any] | None = None
+    evaluation: Mapping[str, Any] | None = None
     columns: tuple[str, ...] | None = None
 
     def runs_in(self, column: Column) -> bool:
         """Whether it has a cell in a column."""
         return self.columns is None or column.key in self.columns
 
-    def cell(self, column: Column, task: str, settings: tuple[str, ...], paper: int, trial: Trial) -> Cell:
-        """Its cell in a column, whose place among the paper's numbers is ``paper``."""
+    def cell(
+        self, column: Column, task: str, settings: tuple[str, ...], index: int, evaluation: Evaluation
+    ) -> Cell:
+        """Its cell in a column.
+
+        Args:
+            column: the column.
+            task: the task's name, which begins the experiment's.
+            settings: the column's settings, applied after the system's own.
+            index: the column's position among the paper's numbers; -1 if the paper has none.
+            evaluation: the column's evaluation, before the system's changes.
+        """
         experiment = self.experiment if isinstance(self.experiment, str) else _chosen(self.experiment, column)
         own = self.settings if isinstance(self.settings, tuple) else _chosen(self.settings, column)
-        changed = Trial(**{**trial.__dict__, **(self.trial or {})})
-        number = self.paper[paper] if 0 <= paper < len(self.paper) else None
+        changed = replace(evaluation, **(self.evaluation or {}))
+        number = self.paper[index] if 0 <= index < len(self.paper) else None
         return Cell(self.row.key, column.key, f"{task}/{experiment}", (*own, *settings), changed, number)
 
 
@@ -57,9 +67,9 @@ def both_decodings(
     ours = not paper
     yield System(Row(key, title, ours), experiment, settings, paper, {"decoding": "greedy"})
     viterbi = Row(f"{key}-viterbi", f"{title}, Viterbi", ours=True)
-    yield System(viterbi, experiment, settings, trial={"decoding": "viterbi"})
+    yield System(viterbi, experiment, settings, evaluation={"decoding": "viterbi"})
 
 
 def condition_settings(condition: str) -> tuple[str, str]:
-    """Train and choose models on the parts of a condition."""
+    """Train and choose models on the splits of a condition."""
     return f"train={condition}/train", f"dev={condition}/dev"

@@ -1,0 +1,63 @@
+"""A page that lists every config that was ever run, with its dev score and its evaluations, averaged over seeds."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from permalign.evaluation.significance import Spread
+from permalign.files import write_text
+from permalign.reproduction.records import RunRecord
+from permalign.reproduction.report import markdown_table, shown_spread
+
+INTRODUCTION = """# All runs
+
+Every config that was run, including those that no table uses: its score on dev, by which checkpoints are chosen, and
+its evaluations; means over seeds ± sample deviation. Add `--seed SEED` to a command to train one of the runs. All
+options, dev scores and judgements of each run are in `runs.jsonl`, under the name of the config and the seed.
+"""
+COLUMNS = ("config", "command", "seeds", "best on dev", "evaluations")
+
+
+def write_run_list(records: Iterable[RunRecord], folder: str | Path) -> Path:
+    """Write ``runs.md``; returns its path."""
+    by_config: dict[str, list[RunRecord]] = {}
+    for record in sorted(records, key=lambda record: (record.config, record.seed)):
+        by_config.setdefault(record.config, []).append(record)
+    path = Path(folder) / "runs.md"
+    table = markdown_table(COLUMNS, [_line(config, runs) for config, runs in by_config.items()])
+    write_text(path, f"{INTRODUCTION}\n{table}\n")
+    return path
+
+
+def _line(config: str, runs: Sequence[RunRecord]) -> list[str]:
+    changes = [word for setting in runs[0].settings for word in ("--set", setting)]
+    trained = [record for record in runs if record.dev]
+    dev = ""
+    if trained:
+        spread = Spread(tuple(record.dev["best"] for record in trained))
+        dev = f"{shown_spread(spread, len(runs))} {trained[0].dev['metric']} ({trained[0].dev['split']})"
+    failures = [
+        f"seed {record.seed} failed: {record.failure.replace('|', '/')}" for record in runs if record.failure
+    ]
+    return [
+        f"`{config}`",
+        f"`{shlex.join(['permalign', 'train', runs[0].experiment, *changes])}`",
+        ", ".join(str(record.seed) for record in runs),
+        dev,
+        "; ".join([*_evaluations(runs), *failures]),
+    ]
+
+
+def _evaluations(runs: Sequence[RunRecord]) -> list[str]:
+    """Every evaluation of a config, by the metric that dev was measured in."""
+    keys = dict.fromkeys(key for record in runs for key in record.evaluations)
+    shown = []
+    for key in keys:
+        values = tuple(
+            record.evaluations[key]["metrics"][record.dev["metric"]]
+            for record in runs
+            if record.dev.get("metric") in record.evaluations.get(key, {}).get("metrics", {})
+        )
+        if values:
+            shown.append(f"{key} {shown_spread(Spread(values), len(runs))}")
+    return shown

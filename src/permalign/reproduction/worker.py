@@ -1,0 +1,202 @@
+"""One run of a grid in its own process: ``python -m permalign.reproduction.worker JOB``; JOB is a line of JSON."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from permalign.errors import ConfigError, PermalignError
+from permalign.files import LockedError, exclusive_lock
+from permalign.reproduction.cells import Evaluation
+from permalign.reproduction.records import RunKey, RunRecord, RunStore, pack_bits
+
+FAILED, BUSY, INTERRUPTED = 1, 75, 130
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to begin or resume, and the evaluations it lacks.
+
+    Attributes:
+        key: the run.
+        evaluations: the evaluations of the trained model to make.
+        runs: the folder of all run directories.
+        records: the file of all records.
+    """
+
+    key: RunKey
+    evaluations: tuple[Evaluation, ...]
+    runs: Path
+    records: Path
+
+    @property
+    def folder(self) -> Path:
+        """The directory of this run."""
+        return self.runs / self.key.name
+
+    def as_json(self) -> str:
+        """The job as a line of JSON."""
+        return json.dumps({**asdict(self), "runs": str(self.runs), "records": str(self.records)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        """Read a job from a line of JSON."""
+        values = json.loads(text)
+        key = values["key"]
+        evaluations = (
+            Evaluation(**{**evaluation, "settings": tuple(evaluation["settings"])})
+            for evaluation in values["evaluations"]
+        )
+        return cls(
+            RunKey(key["experiment"], tuple(key["settings"]), key["seed"], key["options"]),
+            tuple(evaluations),
+            Path(values["runs"]),
+            Path(values["records"]),
+        )
+
+
+def run_job(job: Job) -> None:
+    """Train the run, or resume it, then make the evaluations it lacks; each result is recorded at once."""
+    store = RunStore(job.records)
+    record = store.find(job.key.name) or RunRecord.begin(job.key)
+    if record.failure is not None:  # the run gets another chance
+        record.failure = None
+        store.write(record)
+    try:
+        train(job, record)
+        store.write(record)
+        for evaluation in job.evaluations:
+            record.evaluations[evaluation.key] = evaluate(evaluation, job.folder)
+            store.write(record)
+    except Exception as error:
+        message = str(error) if isinstance(error, (PermalignError, ValueError)) else repr(error)
+        record.failure = " ".join(message.split())[:500]
+        store.write(record)
+        raise
+
+
+def train(job: Job, record: RunRecord) -> None:
+    """Train the run to its end, resuming it if it was begun before, and fill in its record."""
+    from permalign.training.experiments import load_experiment
+    from permalign.training.run_dir import RunDirectory
+    from permalign.training.running import resume
+    from permalign.training.running import train as begin
+    from permalign.training.state import latest_state, read_progress
+
+    run = RunDirectory(job.folder)
+    state = latest_state(run.state)
+    progress = read_progress(state) if state is not None else None
+    if progress is None or progress.finished is None:
+        if run.config.exists():
+            progress = resume(job.folder)
+        else:
+            settings = [*job.key.settings, f"seed={job.key.seed}"]
+            progress = begin(load_experiment(job.key.experiment, settings), job.folder)
+    options = run.read_options()
+    evaluations = [
+        line for line in map(json.loads, run.metrics.read_text("utf-8").splitlines()) if line["kind"] == "dev"
+    ]
+    metric = next(name for name in evaluations[0] if name not in ("step", "kind"))
+    step, score = progress.kept[0]
+    record.environment = json.loads((job.folder / "environment.json").read_text("utf-8"))
+    record.environment.pop(
+        "command", None
+    )  # the command of this process; the record has the one that people would type
+    attempts = [
+        read_progress(state)
+        for folder in sorted((job.folder / "attempts").glob("seed-*"))
+        if (state := latest_state(folder / "state")) is not None
+    ]
+    sessions = (progress, *attempts)
+    record.training = {
+        "ended": progress.finished,
+        "steps": progress.step,
+        "seconds": round(sum(session.seconds for session in sessions), 1),
+        "cpu_seconds": round(sum(session.processor_seconds for session in sessions), 1),
+    }
+    record.dev = {
+        "split": options.dev,
+        "metric": metric,
+        "best": score,
+        "step": step,
+        "restarts": [attempt.best for attempt in attempts],
+        "scores": [[line["step"], line[metric]] for line in evaluations],
+    }
+
+
+def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
+    """Evaluate a trained run; returns what is recorded, and keeps the predictions in the run's directory."""
+    from permalign.runs import Run, Search
+
+    started = time.monotonic()
+    run = Run(folder, settings=evaluation.settings)
+    if evaluation.decoding is not None:
+        for member in run.model.members:
+            set_decoding(member.reorderer, evaluation.decoding)
+    if evaluation.explained:
+        from permalign.reproduction.examples import explain_examples
+
+        return {"split": evaluation.split, "explained": explain_examples(run, evaluation)}
+    search = Search(beam=evaluation.beam, constrained=evaluation.constrained)
+    report = run.evaluate(evaluation.split, search)
+    run.write(evaluation.split, search, report, run.predictions / evaluation.variant)
+    executes = [answer.executes_right for answer in report.answers]
+    result: dict[str, Any] = {
+        "split": evaluation.split,
+        "examples": len(report.answers),
+        "metrics": {name: round(value, 4) for name, value in report.metrics.items()},
+        "signatures": report.signatures,
+        "notes": list(report.notes),
+        "seconds": round(time.monotonic() - started, 1),
+        "exact_match": pack_bits([answer.correct for answer in report.answers]),
+    }
+    if None not in executes:
+        result["execution_accuracy"] = pack_bits([bool(executes_right) for executes_right in executes])
+    return result
+
+
+def set_decoding(reorderer: object, decoding: str) -> None:
+    """Set how a reorderer decodes an order, for reorderers that have the option."""
+    if not hasattr(reorderer, "decoding"):
+        raise ConfigError(
+            f"the evaluation asks for {decoding} decoding, but the reorderer has no such option."
+        )
+    cast(Any, reorderer).decoding = decoding
+
+
+def end_with_parent() -> None:
+    """Terminate this process when its parent is gone, which closes the other end of our standard input."""
+
+    def watch() -> None:
+        os.read(sys.stdin.fileno(), 1)  # a buffered read would keep Python from exiting
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(line: str) -> int:
+    """Run a job; returns the exit code."""
+    end_with_parent()
+    job = Job.from_json(line)
+    try:
+        with exclusive_lock(job.runs / ".locks" / job.key.name):
+            try:
+                run_job(job)
+            except KeyboardInterrupt:
+                return INTERRUPTED
+            except Exception:
+                traceback.print_exc()
+                return FAILED
+    except LockedError:
+        return BUSY
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
