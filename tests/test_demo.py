@@ -6,7 +6,7 @@ import pytest
 
 from permalign import demo
 from permalign.tasks.arithmetic import Arithmetic
-from permalign.training.display import Display
+from permalign.training.progress_display import Display
 
 QUICK = ("training.steps=150", "training.evaluate_every=150", "training.dev_examples=20")
 

@@ -13,9 +13,9 @@ from permalign.evaluation import evaluate
 from permalign.model import Transducer
 from permalign.tasks.arithmetic import Arithmetic
 from permalign.tasks.base import Example
-from permalign.training.display import Display
 from permalign.training.experiments import load_experiment
-from permalign.training.running import train
+from permalign.training.launch import train
+from permalign.training.progress_display import Display
 
 EXPERIMENT = "arithmetic/soft-counting"
 SETTINGS = ("training.evaluate_every=100", "training.dev_examples=100")

@@ -163,7 +163,7 @@ class Transducer(
         readable = back.head.can_write(batch.target_lengths, batch.source_lengths)
         if not bool(readable.any()):
             return batch.source_lengths.new_zeros((), dtype=torch.float32)
-        return back.loss(batch.turned(readable)).total * readable.float().mean()
+        return back.loss(batch.swap_sides(readable)).total * readable.float().mean()
 
     def _read(self, batch: Batch) -> Reading:
         """What the head reads of each source word, before any reordering; and the reordering."""
@@ -319,7 +319,9 @@ class Transducer(
         for words, hypotheses, why in zip(sentences, found, reasons, strict=True):
             best, *others = (Prediction(self.target.decode(one.words), one.score) for one in hypotheses)
             explanation = why and Explanation(
-                tuple(self.source.units(words)), tuple(self.target.pieces(hypotheses[0].words)), *why
+                tuple(self.source.tokenize(words)),
+                tuple(self.target.convert_ids_to_tokens(hypotheses[0].words)),
+                *why,
             )
             predictions.append(Prediction(best.tokens, best.score, tuple(others), explanation))
         return predictions

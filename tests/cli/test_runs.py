@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from permalign.cli.app import app
 from permalign.evaluation import evaluate, read_predictions
 from permalign.model import Transducer
-from permalign.runs import Run, Search
 from permalign.tasks.registry import get_task
-from permalign.training.running import train
+from permalign.training.launch import train
+from permalign.training.trained_run import DecodingSettings, TrainedRun
 
 
 def permalign(*arguments):
@@ -68,7 +68,7 @@ def test_the_table_is_what_evaluate_finds(runs):
     assert first.split() == ["iid/test", "30", *(f"{value:.2f}" for value in report.metrics.values())]
     assert second.split()[0] == "iid/dev"
     assert by_length[0].startswith("iid/test by length")
-    assert read_predictions(run / "predictions" / "iid" / "test.jsonl") == report.answers
+    assert read_predictions(run / "predictions" / "iid" / "test.jsonl") == report.predictions
     assert "answering iid/test of own" in done.stderr
 
 
@@ -159,11 +159,11 @@ def test_the_task_can_be_set_anew(tmp_path):
 
 
 def test_a_beam_that_is_not_said_is_that_of_training(runs):
-    run = Run(runs / "little" / "0")
-    assert run.beam(Search()) == 1
+    run = TrainedRun(runs / "little" / "0")
+    assert run.beam(DecodingSettings()) == 1
     config = runs / "little" / "0" / "config.yaml"
     config.write_text(config.read_text().replace("beam: 1", "beam: 3"))
-    assert Run(runs / "little" / "0").beam(Search()) == 3
+    assert TrainedRun(runs / "little" / "0").beam(DecodingSettings()) == 3
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,11 @@ def test_kept_answers_are_used_until_the_model_or_the_search_changes(runs):
     assert exact_match("--again") == before
     weights = run / "model" / "model.safetensors"
     weights.write_bytes((other / "model" / "model.safetensors").read_bytes())
-    assert exact_match() == Run(other).evaluate("iid/test", Search()).metrics["exact_match"] != before
+    assert (
+        exact_match()
+        == TrainedRun(other).evaluate("iid/test", DecodingSettings()).metrics["exact_match"]
+        != before
+    )
 
 
 def test_translations_are_compared_by_sacrebleu(translation, tmp_path):
@@ -258,7 +262,7 @@ def test_translations_are_compared_by_sacrebleu(translation, tmp_path):
 def test_only_runs_on_the_same_examples_are_compared(runs, translation):
     done = permalign("compare", runs / "little" / "0", translation)
     assert done.exit_code == 1
-    assert "only answers to the same examples can be compared" in done.stderr
+    assert "only predictions for the same examples can be compared" in done.stderr
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "predict", "compare"])
@@ -284,17 +288,21 @@ def test_help_does_not_wait_for_torch(arguments):
 
 def test_answers_are_kept_under_the_name_of_the_model_that_gave_them(runs):
     little, more = runs / "little" / "0", runs / "more" / "0"
-    run, search = Run(little), Search()
-    before = run.evaluate("iid/test", search)
+    run, decoding = TrainedRun(little), DecodingSettings()
+    before = run.evaluate("iid/test", decoding)
     shutil.copytree(more / "model", little / "model", dirs_exist_ok=True)  # as training does it meanwhile
-    run.write("iid/test", search, before)
-    assert Run(little).answers("iid/test", search) == Run(more).answers("iid/test", search) != before.answers
+    run.write("iid/test", decoding, before)
+    assert (
+        TrainedRun(little).predictions("iid/test", decoding)
+        == TrainedRun(more).predictions("iid/test", decoding)
+        != before.predictions
+    )
 
 
 def test_answers_to_other_examples_are_not_those_that_are_kept(runs, monkeypatch):
-    run, search = Run(runs / "more" / "0"), Search()
-    run.answers("iid/test", search)
-    again = Run(runs / "more" / "0")
+    run, decoding = TrainedRun(runs / "more" / "0"), DecodingSettings()
+    run.predictions("iid/test", decoding)
+    again = TrainedRun(runs / "more" / "0")
     some = again.task.examples("iid/test")[:7]
     monkeypatch.setattr(again.task, "examples", lambda split: some)
-    assert len(again.answers("iid/test", search)) == 7
+    assert len(again.predictions("iid/test", decoding)) == 7

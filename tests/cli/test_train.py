@@ -11,8 +11,8 @@ from tests.training.small_run import options, write_data
 from typer.testing import CliRunner
 
 from permalign.cli.app import app
-from permalign.training.display import PlainDisplay, RichDisplay
 from permalign.training.experiments import experiment_names
+from permalign.training.progress_display import PlainDisplay, RichDisplay
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_only_what_was_saved_is_said_to_be(permalign, config, tmp_path, monkeypa
             (run / "state" / state).mkdir(parents=True)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("permalign.training.running.train", killed)
+    monkeypatch.setattr("permalign.training.launch.train", killed)
     answer = permalign("train", "mine.yaml", "--run", "run")
     assert answer.exit_code == 130
     assert told in answer.stderr

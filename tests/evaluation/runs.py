@@ -5,7 +5,7 @@ from tests.models import small
 from permalign.model import Transducer
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.options import RunOptions
-from permalign.training.run_dir import RunDirectory
+from permalign.training.run_directory import RunDirectory
 
 
 def write_own(path, examples):

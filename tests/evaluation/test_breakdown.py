@@ -1,24 +1,26 @@
 import pytest
 
-from permalign.evaluation import Answer
-from permalign.evaluation.breakdown import breakdown, measure_of
+from permalign.evaluation import JudgedPrediction
+from permalign.evaluation.breakdown import breakdown, size_measure
 from permalign.evaluation.plots import plot_breakdown
 from permalign.tasks.base import Example
 from permalign.tasks.registry import get_task
 
 
-def answers(*sizes):
+def predictions(*sizes):
     """Answers of which every second is right."""
     return [
-        Answer(Example(("w",) * size, ("x",), str(place), {"depth": size}), ("x",), 0.0, place % 2 == 0)
+        JudgedPrediction(
+            Example(("w",) * size, ("x",), str(place), {"depth": size}), ("x",), 0.0, place % 2 == 0
+        )
         for place, size in enumerate(sizes)
     ]
 
 
 @pytest.mark.parametrize("by", ["length", "depth"])
 def test_every_size_has_a_group_where_there_is_room(by):
-    measure = measure_of(get_task("arithmetic"), by)
-    groups = breakdown(answers(3, 3, 5, 9), measure)
+    measure = size_measure(get_task("arithmetic"), by)
+    groups = breakdown(predictions(3, 3, 5, 9), measure)
     assert [(group.label, group.count, group.metrics["exact_match"]) for group in groups] == [
         ("3", 2, 50.0),
         ("5", 1, 100.0),
@@ -29,7 +31,7 @@ def test_every_size_has_a_group_where_there_is_room(by):
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
 def test_groups_have_one_width_and_lose_nothing(most):
     sizes = [1, 2, 2, 5, 8, 13, 13, 21, 22]
-    groups = breakdown(answers(*sizes), lambda example: len(example.source), most=most)
+    groups = breakdown(predictions(*sizes), lambda example: len(example.source), most=most)
     assert len(groups) <= most
     assert sum(group.count for group in groups) == len(sizes)
     assert len({group.largest - group.smallest for group in groups}) == 1
@@ -39,21 +41,21 @@ def test_groups_have_one_width_and_lose_nothing(most):
 
 def test_the_depth_of_a_program_is_that_of_its_tree():
     task = get_task("scan-sp")
-    depth = measure_of(task, "depth")
+    depth = size_measure(task, "depth")
     assert depth(Example(("jump", "and", "walk", "twice"), ("and", "jump", "twice", "walk"), "0")) == 3
     arithmetic = get_task("arithmetic", depth=8)
     some = arithmetic.examples("depth-8/test")[:5]
-    assert [measure_of(arithmetic, "depth")(example) for example in some] == [8] * 5
+    assert [size_measure(arithmetic, "depth")(example) for example in some] == [8] * 5
 
 
 def test_bad_measures():
     with pytest.raises(ValueError, match="by length or by depth, not by 'width'"):
-        measure_of(get_task("arithmetic"), "width")
+        size_measure(get_task("arithmetic"), "width")
     with pytest.raises(ValueError, match="en-ja have no depth"):
-        measure_of(get_task("en-ja"), "depth")(Example(("a",), ("b",), "0"))
+        size_measure(get_task("en-ja"), "depth")(Example(("a",), ("b",), "0"))
     with pytest.raises(ValueError, match="most is 0"):
-        breakdown(answers(1), len, most=0)
-    with pytest.raises(ValueError, match="no answers"):
+        breakdown(predictions(1), len, most=0)
+    with pytest.raises(ValueError, match="no predictions"):
         breakdown([], len)
 
 
@@ -61,7 +63,7 @@ def test_bad_measures():
     ("name", "begin"), [("p.png", b"\x89PNG"), ("deep/p.pdf", b"%PDF"), ("p.SVG", b"<?xml")]
 )
 def test_plots_are_written(tmp_path, name, begin):
-    groups = breakdown(answers(1, 2, 3), lambda example: len(example.source))
+    groups = breakdown(predictions(1, 2, 3), lambda example: len(example.source))
     plot_breakdown(tmp_path / name, {"iid/test": groups, "len/test": groups}, "exact_match", "length")
     assert (tmp_path / name).read_bytes().startswith(begin)
 

@@ -7,15 +7,17 @@ import pytest
 from tests.evaluation.runs import aligned, model_for
 from tests.models import small
 
-from permalign.evaluation import Answer, evaluate, main_metric, metrics_of, report_of
+from permalign.evaluation import JudgedPrediction, compute_metrics, evaluate, main_metric, make_report
 from permalign.evaluation.metrics import token_accuracy
-from permalign.evaluation.translation import corpus_score
+from permalign.evaluation.sacrebleu_metrics import corpus_score
 from permalign.tasks.base import Example
 from permalign.tasks.registry import TASKS, get_task
 
 
-def answer(target, output):
-    return Answer(Example(("x",), tuple(target), "0"), tuple(output), 0.0, tuple(target) == tuple(output))
+def prediction(target, output):
+    return JudgedPrediction(
+        Example(("x",), tuple(target), "0"), tuple(output), 0.0, tuple(target) == tuple(output)
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,14 +32,14 @@ def answer(target, output):
     ],
 )
 def test_token_accuracy_counts_what_is_missing_and_what_is_too_much(target, output, right, places):
-    assert token_accuracy([answer(target, output)]) == pytest.approx(100 * right / places)
+    assert token_accuracy([prediction(target, output)]) == pytest.approx(100 * right / places)
 
 
 def test_token_accuracy_pools_places():
-    answers = [answer("a", "a"), answer("abcdefghi", "")]
-    assert token_accuracy(answers) == pytest.approx(10.0)
+    predictions = [prediction("a", "a"), prediction("abcdefghi", "")]
+    assert token_accuracy(predictions) == pytest.approx(10.0)
     padded = itertools.zip_longest("abcde", "abxdefg")  # the slow twin: lay them side by side
-    assert token_accuracy([answer("abcde", "abxdefg")]) == pytest.approx(
+    assert token_accuracy([prediction("abcde", "abxdefg")]) == pytest.approx(
         100 * sum(a == b for a, b in padded) / 7
     )
 
@@ -52,8 +54,8 @@ def test_a_translation_is_measured_in_bleu_and_a_program_in_exact_match():
 
 
 def test_metrics_need_answers():
-    with pytest.raises(ValueError, match="no answers"):
-        metrics_of([])
+    with pytest.raises(ValueError, match="no predictions"):
+        compute_metrics([])
 
 
 def sacrebleu(references, outputs, metric, folder):
@@ -99,9 +101,9 @@ def test_a_model_that_has_learned_its_examples():
     report = evaluate(model, task, examples, beam=2)
     assert before.metrics["exact_match"] < 50
     assert report.metrics == {"exact_match": 100.0, "token_accuracy": 100.0}
-    assert [one.tokens for one in report.answers] == [example.target for example in examples]
+    assert [one.tokens for one in report.predictions] == [example.target for example in examples]
     assert all(
-        one.correct and one.executes_right is None and one.well_formed is None for one in report.answers
+        one.correct and one.executes_right is None and one.well_formed is None for one in report.predictions
     )
     assert model.training
 
@@ -110,7 +112,7 @@ def test_answers_do_not_depend_on_the_batch_size():
     examples = small.examples(20)
     model = small.make("soft", "ssnt")
     task = get_task("own", path="nowhere")
-    some, others = (evaluate(model, task, examples, batch_size=size).answers for size in (3, 64))
+    some, others = (evaluate(model, task, examples, batch_size=size).predictions for size in (3, 64))
     assert [one.tokens for one in some] == [one.tokens for one in others]
 
 
@@ -137,11 +139,11 @@ def test_constrained_answers_are_programs():
 def test_translations_have_bleu_with_its_signature(tmp_path):
     task = get_task(**aligned(tmp_path))
     examples = task.examples("iid/dev")
-    right = report_of(task, [(example, example.target, 0.0) for example in examples])
+    right = make_report(task, [(example, example.target, 0.0) for example in examples])
     assert right.metrics["bleu"] == pytest.approx(100)
     assert right.metrics["chrf"] == pytest.approx(100)
     assert set(right.signatures) == {"bleu", "chrf"}
-    empty = report_of(task, [(example, (), float("-inf")) for example in examples])
+    empty = make_report(task, [(example, (), float("-inf")) for example in examples])
     assert empty.metrics == {"exact_match": 0.0, "token_accuracy": 0.0, "bleu": 0.0, "chrf": 0.0}
 
 
@@ -149,7 +151,7 @@ def test_translations_have_bleu_with_its_signature(tmp_path):
 
 
 def judged(task, example, text):
-    return report_of(task, [(example, text.split(), 0.0)]).metrics
+    return make_report(task, [(example, text.split(), 0.0)]).metrics
 
 
 def test_execution_counts_answers_not_programs(data_dir):
@@ -164,7 +166,7 @@ def test_execution_counts_answers_not_programs(data_dir):
     twice = judged(task, example, " ".join(("city", *example.target)))
     assert twice["exact_match"] == 0
     assert twice["execution_accuracy"] == twice["well_formed"] == 100
-    for nothing in ("", "city loc_2", "answer city", "stateid_ENTITY " * 50, "<unk> ? ( )"):
+    for nothing in ("", "city loc_2", "prediction city", "stateid_ENTITY " * 50, "<unk> ? ( )"):
         found = judged(task, example, nothing)
         assert (found["execution_accuracy"], found["well_formed"]) == (0, 0)
 
@@ -183,8 +185,8 @@ def test_any_program_can_be_judged(data_dir):
             tokens.append(generator.choice(choices))
             state = state.advance(tokens[-1])
         outputs.append((generator.choice(examples), tokens, 0.0))
-    report = report_of(task, outputs)
-    assert len(report.answers) == len(outputs)
+    report = make_report(task, outputs)
+    assert len(report.predictions) == len(outputs)
     assert 0 <= report.metrics["execution_accuracy"] < report.metrics["well_formed"] <= 100
 
 
@@ -192,7 +194,7 @@ def test_without_facts_the_rest_is_measured_and_a_note_says_so(data_dir, tmp_pat
     (tmp_path / "geoquery").symlink_to(data_dir / "geoquery")
     task = get_task("geoquery", data_dir=tmp_path)
     examples = task.examples("iid/test")[:3]
-    report = report_of(task, [(example, example.target, 0.0) for example in examples])
+    report = make_report(task, [(example, example.target, 0.0) for example in examples])
     assert report.metrics == {"exact_match": 100.0, "token_accuracy": 100.0, "well_formed": 100.0}
     assert "execution accuracy is left out" in report.notes[0]
     assert "permalign data fetch geobase" in report.notes[0]

@@ -4,7 +4,7 @@ import random
 import pytest
 import scipy.stats
 
-from permalign.evaluation import Answer
+from permalign.evaluation import JudgedPrediction
 from permalign.evaluation.significance import Spread, compare, permutation_test, translation_test
 from permalign.tasks.base import Example
 
@@ -62,9 +62,9 @@ def test_by_hand(first, second, p):
     assert permutation_test(first, second) == pytest.approx(p)
 
 
-def answers(outputs, targets):
+def predictions(outputs, targets):
     return [
-        Answer(
+        JudgedPrediction(
             Example((f"source{place}",), tuple(target.split()), str(place)),
             tuple(output.split()),
             0.0,
@@ -82,7 +82,7 @@ def translations(seed, *rates):
         [" ".join(w if generator.random() < rate else "noise" for w in target.split()) for target in targets]
         for rate in rates
     ]
-    return [answers(outputs, targets) for outputs in noisy]
+    return [predictions(outputs, targets) for outputs in noisy]
 
 
 @pytest.mark.parametrize("test", ["randomisation", "bootstrap"])
@@ -112,10 +112,10 @@ def test_seeds_give_mean_and_deviation():
 
 
 def test_only_answers_to_the_same_examples_are_compared():
-    some = answers(["a", "b"], ["a", "b"])
-    with pytest.raises(ValueError, match="2 examples and number 2 answers 1"):
+    some = predictions(["a", "b"], ["a", "b"])
+    with pytest.raises(ValueError, match="run 1 has predictions for 2 examples, but run 2 for 1;"):
         compare([some], [some[:1]])
-    with pytest.raises(ValueError, match="example 0 of the first is not example 1 of number 3"):
+    with pytest.raises(ValueError, match="example 0 of run 1 is not example 1 of run 3"):
         compare([some, some], [some[::-1]])
     with pytest.raises(ValueError, match="as many of each"):
         compare([some], [some, some], translation=True)

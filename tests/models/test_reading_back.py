@@ -86,7 +86,7 @@ def test_both_ways_learn_apart():
     (batch,) = batches(examples(20))
     loss = model.train().loss(batch)
     assert loss.total.item() == pytest.approx(sum(part.item() for part in loss.parts.values()))
-    turned = model.back.loss(batch.turned(torch.ones(20, dtype=torch.bool)))
+    turned = model.back.loss(batch.swap_sides(torch.ones(20, dtype=torch.bool)))
     assert loss.parts["reading_back"].item() == pytest.approx(turned.total.item())
     loss.total.backward()
     assert all(

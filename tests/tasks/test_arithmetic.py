@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from permalign.errors import DataError
 from permalign.tasks.arithmetic import FILES, Arithmetic
-from permalign.tasks.deep_expressions import DepthSampler
+from permalign.tasks.expression_sampler import DepthSampler
 from permalign.tasks.expressions import DIGITS, Expression, read_infix, shape_depth, shapes, template_count
 
 expressions = st.recursive(

@@ -11,7 +11,7 @@ from permalign.tasks.geoquery.funql import mask, read_funql, template, unmask, w
 from permalign.tasks.geoquery.signatures import ANSWERS, program_grammar, rules
 from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, split_ids
 from permalign.tasks.program import Program, bracketed
-from permalign.text.names import NamedWords
+from permalign.text.entities import EntityVocabulary
 
 SIZES = {"iid": (540, 60, 280), "temp": (544, 60, 276), "len": (653, 113, 114), "len_all": (593, 143, 144)}
 
@@ -280,7 +280,7 @@ def test_an_entity_without_its_name_is_left_for_the_grammar_to_refuse():
 
 
 def test_names_are_those_of_geobase_as_english_writes_them(task):
-    names = task.names
+    names = task.entities
     assert names["texas"] == "stateid"
     assert names["new york"] == "cityid/stateid"
     assert names["ohio"] == "riverid/stateid"
@@ -292,11 +292,11 @@ def test_names_are_those_of_geobase_as_english_writes_them(task):
 
 
 def test_names_find_the_entities_of_questions_without_looking_at_their_programs(task):
-    names, agreed = task.names, 0
-    words = NamedWords.build([], names)
+    names, agreed = task.entities, 0
+    words = EntityVocabulary.build([], names)
     examples = task.examples("temp/train")
     for example in examples:
-        found = [names[unit].split("/") for unit in words.units(example.source) if unit in names]
+        found = [names[unit].split("/") for unit in words.tokenize(example.source) if unit in names]
         masked = [word.removesuffix("_ENTITY") for word in example.target if word.endswith("_ENTITY")]
         agreed += len(found) == len(masked) and all(any(kind in kinds for kinds in found) for kind in masked)
     assert agreed / len(examples) > 0.99
@@ -304,4 +304,4 @@ def test_names_find_the_entities_of_questions_without_looking_at_their_programs(
 
 def test_names_need_geobase(tmp_path):
     with pytest.raises(DataError, match="geobase"):
-        _ = GeoQuery(data_dir=tmp_path).names
+        _ = GeoQuery(data_dir=tmp_path).entities

@@ -3,8 +3,8 @@ import sys
 import pytest
 
 from permalign.errors import DataError, PermalignError
-from permalign.tasks.files import read_table
 from permalign.tasks.tatoeba import Tatoeba, chinese_cutter, cut_english, read_tatoeba
+from permalign.tasks.text_files import read_table
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def tatoeba(data_dir):
 
 def test_every_pair_and_split_is_the_expected_one(tatoeba, data_dir):
     table = read_table(data_dir / "zh-en" / "expected" / "tatoeba.tsv", 5, header=True)
-    examples = tatoeba.pool.examples
+    examples = tatoeba.data.examples
     part_of = {split: {example.id for example in tatoeba.examples(split)} for split in tatoeba.splits}
     assert len(examples) == len(table.rows) == 28_673
     for example, (_, (chinese, english, iid, length, attribution)) in zip(examples, table.rows, strict=True):

@@ -29,9 +29,9 @@ def test_an_epoch_has_every_example_once_within_the_budget(lengths, seed, shuffl
         assert sampler.epoch == epoch
         batches = list(sampler)
         assert len(batches) == len(sampler)
-        assert sorted(place for batch in batches for place in batch) == list(range(len(lengths)))
+        assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
         for batch in batches:
-            width = max(lengths[place][0] for place in batch) + max(lengths[place][1] for place in batch)
+            width = max(lengths[index][0] for index in batch) + max(lengths[index][1] for index in batch)
             assert len(batch) * width <= BUDGET
 
 
@@ -50,7 +50,7 @@ def test_lengths_are_alike_within_a_batch():
     generator = torch.Generator().manual_seed(0)
     lengths = [(int(n), int(n)) for n in torch.randint(1, 50, (2000,), generator=generator)]
     for batch in BucketSampler(lengths, 800):
-        in_batch = [lengths[place][0] for place in batch]
+        in_batch = [lengths[index][0] for index in batch]
         assert max(in_batch) - min(in_batch) <= 4
 
 
@@ -81,10 +81,10 @@ def test_without_shuffling_batches_go_from_short_to_long():
 
 
 def test_the_number_of_examples_can_be_limited():
-    sampler = BucketSampler([(1, 1)] * 10, 1000, maximum_examples=4)
+    sampler = BucketSampler([(1, 1)] * 10, 1000, batch_size=4)
     assert sorted(map(len, sampler)) == [2, 4, 4]
-    with pytest.raises(ValueError, match="maximum_examples must be at least 1"):
-        BucketSampler([(1, 1)], 1000, maximum_examples=0)
+    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+        BucketSampler([(1, 1)], 1000, batch_size=0)
 
 
 def test_an_example_beyond_the_budget_is_named():
@@ -108,35 +108,35 @@ def test_a_position_that_does_not_fit_is_refused(changes, words):
     assert sampler.state_dict()["offset"] == 0
 
 
-@pytest.mark.parametrize("other", [{"token_budget": 5}, {"lengths": [(1, 1)] * 5}, {"shuffle": False}])
+@pytest.mark.parametrize("other", [{"max_tokens": 5}, {"lengths": [(1, 1)] * 5}, {"shuffle": False}])
 def test_a_position_in_other_batches_is_refused(other):
     saved = BucketSampler([(1, 1)] * 4, 4).state_dict()
     with pytest.raises(ValueError, match="one in other batches"):
-        BucketSampler(**{"lengths": [(1, 1)] * 4, "token_budget": 4, **other}).load_state_dict(saved)
+        BucketSampler(**{"lengths": [(1, 1)] * 4, "max_tokens": 4, **other}).load_state_dict(saved)
 
 
 def test_batches_hold_what_the_examples_say():
     examples = [Example(tuple("abcdefgh"[: n % 4 + 1]), tuple("xyz"[: n % 3 + 1]), str(n)) for n in range(25)]
     source = Vocabulary.build(example.source for example in examples)
     target = Vocabulary.build(example.target for example in examples)
-    batches = Batches(examples, source, target, token_budget=30, seed=3)
+    batches = Batches(examples, source, target, max_tokens=30, seed=3)
     seen = []
     for batch in batches:
         assert batch.source.shape == (len(batch), batch.source_lengths.max())
         assert batch.target.dtype == batch.target_lengths.dtype == torch.long
-        for row, (example, place) in enumerate(zip(batch.examples, batch.places, strict=True)):
-            assert examples[place] is example
+        for row, (example, index) in enumerate(zip(batch.examples, batch.indices, strict=True)):
+            assert examples[index] is example
             assert source.decode(batch.source[row].tolist()) == example.source
             assert target.decode(batch.target[row].tolist()) == example.target
             assert batch.source_lengths[row] == len(example.source)
             assert batch.target_lengths[row] == len(example.target)
-            seen.append(place)
+            seen.append(index)
     assert sorted(seen) == list(range(25))
     assert batches.sampler.epoch == 1
 
 
 def test_a_batch_moves_between_devices():
-    (batch,) = Batches([Example(("a",), ("b",), "0")], Vocabulary("a"), Vocabulary("b"), token_budget=9)
+    (batch,) = Batches([Example(("a",), ("b",), "0")], Vocabulary("a"), Vocabulary("b"), max_tokens=9)
     moved = batch.to("meta")
     assert {moved.source.device.type, moved.target_lengths.device.type} == {"meta"}
     assert batch.source.device.type == "cpu"

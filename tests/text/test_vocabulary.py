@@ -43,8 +43,8 @@ def test_what_is_saved_is_loaded(tmp_path_factory, corpus):
 def test_rare_words_are_cut_off_and_ties_are_by_alphabet():
     corpus = [["b", "a", "c"], ["b", "a"], ["d", "b"]]
     assert Vocabulary.build(corpus).tokens == (*SPECIALS, "b", "a", "c", "d")
-    assert Vocabulary.build(corpus, minimum_count=2).tokens == (*SPECIALS, "b", "a")
-    assert Vocabulary.build(corpus, maximum_size=1).tokens == (*SPECIALS, "b")
+    assert Vocabulary.build(corpus, min_frequency=2).tokens == (*SPECIALS, "b", "a")
+    assert Vocabulary.build(corpus, max_size=1).tokens == (*SPECIALS, "b")
 
 
 @pytest.mark.parametrize("special", SPECIALS)

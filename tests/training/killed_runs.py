@@ -13,7 +13,7 @@ import torch
 from tests.training.small_run import SILENT, options, remains
 
 from permalign.files import PARTIAL
-from permalign.training.running import resume, train
+from permalign.training.launch import resume, train
 
 torch.set_num_threads(1)
 ACTS = ("replace", "fsync", "rmdir")

@@ -4,7 +4,7 @@ import json
 
 from tests.models.small import examples
 
-from permalign.training.display import Display
+from permalign.training.progress_display import Display
 
 SILENT = Display()
 

@@ -14,7 +14,7 @@ from tests.training.two_processes import without_noise
 from permalign.text.batching import Batches
 from permalign.training.loop import endless
 from permalign.training.options import RunOptions
-from permalign.training.preparation import prepare
+from permalign.training.setup import prepare
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = ("torch.distributed.run", "--nproc-per-node", "2", "--standalone")

@@ -1,6 +1,6 @@
 from tests.training.small_run import SILENT, options, write_data
 
-from permalign.training.running import train
+from permalign.training.launch import train
 
 
 def test_a_run_stops_at_the_first_evaluation_after_its_processor_time(tmp_path):

@@ -13,8 +13,8 @@ from tests.training.small_run import SILENT, options, remains, write_data
 
 from permalign.errors import DataError
 from permalign.reorderers.trees import TreeReorderer
-from permalign.training.display import Display
-from permalign.training.running import resume, train
+from permalign.training.launch import resume, train
+from permalign.training.progress_display import Display
 from permalign.training.state import latest_state, read_progress
 
 ROOT = Path(__file__).parents[2]

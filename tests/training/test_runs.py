@@ -18,10 +18,10 @@ from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.registry import get_task
 from permalign.training import average, train
 from permalign.training.experiments import experiment_names, load_experiment
+from permalign.training.launch import resume
 from permalign.training.options import RunOptions
-from permalign.training.preparation import prepare
-from permalign.training.run_dir import LOCK, RunDirectory
-from permalign.training.running import resume
+from permalign.training.run_directory import LOCK, RunDirectory
+from permalign.training.setup import prepare
 from permalign.training.state import Progress
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from tests.training.small_run import SILENT, options
 
 from permalign.training import loop, session
-from permalign.training.running import train
+from permalign.training.launch import train
 
 torch.set_num_threads(1)
 
@@ -43,7 +43,7 @@ def main(data, folder):
         save_file(kept[0], folder / f"gradients-{rank}.safetensors")
         save_file(dict(sitting.core.state_dict()), folder / f"final-{rank}.safetensors")
 
-    import permalign.training.running as running
+    import permalign.training.launch as running
 
     running.Session, loop_run, loop.run = Keeping, loop.run, run
     train(without_noise(data, token_budget=40, accumulate=2), folder / "run", display=SILENT)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
 
 HELP = """Write a model that is the mean of several: of a run's best checkpoints, or of any folders.
 
@@ -28,7 +28,7 @@ class Mean(StrEnum):
     PROBABILITIES = "probabilities"
 
 
-@plain_endings()
+@report_errors()
 def average(
     models: Annotated[list[Path], typer.Argument(metavar="RUN | MODEL...", help="What to average.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the mean.")],

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permalign.cli.columns import print_columns, with_examples
+from permalign.cli.error_messages import report_errors
 from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device, Splits
-from permalign.cli.plain import plain_endings
+from permalign.cli.formatting import print_columns, with_examples
 from permalign.errors import PermalignError
 
 if TYPE_CHECKING:
     from permalign.evaluation.significance import Comparison, Spread
-    from permalign.runs import Run
+    from permalign.training.trained_run import TrainedRun
 
 HELP = with_examples(
     "Compare two systems on the same examples. A system is a run, several runs with commas between them, or a folder "
@@ -28,7 +28,7 @@ HELP = with_examples(
 SYSTEM = "A run, runs with commas between them, or a folder of runs."
 
 
-@plain_endings()
+@report_errors()
 def compare(
     first: Annotated[str, typer.Argument(metavar="SYSTEM_A", help=SYSTEM)],
     second: Annotated[str, typer.Argument(metavar="SYSTEM_B", help=SYSTEM)],
@@ -48,19 +48,20 @@ def compare(
     """Print both systems' metrics with p-values."""
     from permalign.evaluation import significance
     from permalign.evaluation.metrics import is_translation
-    from permalign.runs import Run, Search
+    from permalign.training.trained_run import DecodingSettings, TrainedRun
 
     systems = [
-        [Run(folder, checkpoint, device=device) for folder in _folders(system)] for system in (first, second)
+        [TrainedRun(folder, checkpoint, device=device) for folder in _folders(system)]
+        for system in (first, second)
     ]
     runs = [run for system in systems for run in system]
     splits = list(dict.fromkeys(split or [runs[0].test_split]))
     for run in runs:
         for name in splits:
             run.require_split(name)
-    search = Search(beam, constrained, batch_size)
+    decoding = DecodingSettings(beam, constrained, batch_size)
     for name in splits:
-        answers = [[run.answers(name, search, again=again) for run in system] for system in systems]
+        answers = [[run.predictions(name, decoding, again=again) for run in system] for system in systems]
         try:
             comparisons = significance.compare(
                 *answers,
@@ -99,7 +100,7 @@ def _one_or_more(part: str, system: str) -> list[Path]:
 
 
 def _record(
-    split: str, systems: list[list["Run"]], examples: int, comparisons: tuple["Comparison", ...]
+    split: str, systems: list[list["TrainedRun"]], examples: int, comparisons: tuple["Comparison", ...]
 ) -> dict[str, object]:
     names = [[str(run.directory.path) for run in system] for system in systems]
     return {
@@ -126,7 +127,7 @@ def _spread_record(spread: "Spread") -> dict[str, object]:
 
 
 def _print(
-    split: str, systems: list[list["Run"]], examples: int, comparisons: tuple["Comparison", ...]
+    split: str, systems: list[list["TrainedRun"]], examples: int, comparisons: tuple["Comparison", ...]
 ) -> None:
     typer.echo(f"{split}, {examples} examples")
     for letter, system in zip("AB", systems, strict=True):

@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from permalign.cli.columns import print_columns, with_examples
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
+from permalign.cli.formatting import print_columns, with_examples
 from permalign.cli.task_options import takes_task
 from permalign.errors import UsageError, unknown_name
 from permalign.tasks.base import Example, Task
-from permalign.tasks.catalogue import DOWNLOADS, Download, RemoteFile
-from permalign.tasks.fetch import Progress, find_download
-from permalign.tasks.fetch import fetch as fetch_download
-from permalign.tasks.location import data_root
+from permalign.tasks.data_folder import data_root
+from permalign.tasks.download import Progress, find_download
+from permalign.tasks.download import fetch as fetch_download
+from permalign.tasks.download_catalogue import DOWNLOADS, Download, RemoteFile
+from permalign.tasks.export import example_line, write_task
 from permalign.tasks.registry import TASKS, task_options
-from permalign.tasks.statistics import SideStatistics, task_statistics
-from permalign.tasks.writing import example_line, write_task
+from permalign.tasks.split_statistics import SideStatistics, task_statistics
 
 app = typer.Typer(
     help="Look at tasks, write them out, download what they need.",
@@ -38,7 +38,7 @@ def _help(sentence: str, *examples: str) -> str:
 
 
 @app.command("list", help=_help("List the tasks, and what can be downloaded for them.", "list"))
-@plain_endings()
+@report_errors()
 def list_tasks(data_dir: DataDir = None) -> None:
     """Print the tasks with their options, and the downloads with their licences."""
     print_columns(
@@ -67,7 +67,7 @@ def list_tasks(data_dir: DataDir = None) -> None:
         "show scan-sp iid/dev --json -n 100 | jq .source",
     )
 )
-@plain_endings()
+@report_errors()
 @takes_task
 def show(
     task: Task,
@@ -91,7 +91,7 @@ def show(
         "make zh-en --source-file fbis.zh --target-file fbis.en --out data/fbis",
     )
 )
-@plain_endings()
+@report_errors()
 @takes_task
 def make(
     task: Task,
@@ -113,7 +113,7 @@ def make(
         "stats aligned --source-file a.de --target-file a.en",
     )
 )
-@plain_endings()
+@report_errors()
 @takes_task
 def stats(task: Task) -> None:
     """Print the size, lengths and vocabularies of every split."""
@@ -138,7 +138,7 @@ def stats(task: Task) -> None:
         "fetch geoquery geobase --data-dir data",
     )
 )
-@plain_endings()
+@report_errors()
 def fetch(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Downloads from `permalign data list`.")

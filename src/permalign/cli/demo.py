@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
 
 HELP = """Train a small model on arithmetic, in a minute or two, and see how it reads an expression it never saw.
 
@@ -16,7 +16,7 @@ Examples:
 """
 
 
-@plain_endings()
+@report_errors()
 def demo(
     run: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the model in this folder.")] = None,
 ) -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permalign.cli.columns import print_columns, with_examples
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
+from permalign.cli.formatting import print_columns, with_examples
 
 if TYPE_CHECKING:
     from permalign.evaluation import Report
     from permalign.evaluation.breakdown import Group
-    from permalign.runs import Run
+    from permalign.training.trained_run import TrainedRun
 
 HELP = with_examples(
     "Answer the splits of a run's task, judge the answers, and keep them in RUN/predictions.\n\n"
@@ -55,7 +55,7 @@ class Size(StrEnum):
     DEPTH = "depth"
 
 
-@plain_endings()
+@report_errors()
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="What `permalign train` wrote.")],
     split: Splits = None,
@@ -81,7 +81,7 @@ def evaluate(
     """Print the metrics of each split."""
     from permalign.evaluation import main_metric
     from permalign.evaluation.plots import plot_breakdown, require_format
-    from permalign.runs import Run, Search
+    from permalign.training.trained_run import DecodingSettings, TrainedRun
 
     if plot is not None:
         by = by or Size.LENGTH
@@ -89,8 +89,8 @@ def evaluate(
             require_format(plot)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-    opened = Run(run, checkpoint, settings or (), device)
-    search = Search(beam, constrained, batch_size)
+    opened = TrainedRun(run, checkpoint, settings or (), device)
+    decoding = DecodingSettings(beam, constrained, batch_size)
     if constrained:
         opened.require_grammar()
     splits = list(dict.fromkeys(split or [opened.test_split]))
@@ -102,10 +102,10 @@ def evaluate(
     groups: dict[str, tuple[Group, ...]] = {}
     for name in splits:
         typer.echo(f"answering {name} of {opened.task.name}", err=True)
-        reports[name] = opened.evaluate(name, search)
+        reports[name] = opened.evaluate(name, decoding)
         if by is not None:
             groups[name] = _breakdown(opened, reports[name], by)
-        files = opened.write(name, search, reports[name], output)
+        files = opened.write(name, decoding, reports[name], output)
         _log(reports[name], files)
         if as_json:
             record = _record(name, reports[name], files, by, groups.get(name, ()))
@@ -119,12 +119,12 @@ def evaluate(
         typer.echo(f"wrote {plot}", err=True)
 
 
-def _require_sizes(run: "Run", split: str, by: Size) -> None:
+def _require_sizes(run: "TrainedRun", split: str, by: Size) -> None:
     """Say before the work is done that examples have no such size."""
     from permalign.errors import UsageError
-    from permalign.evaluation.breakdown import measure_of
+    from permalign.evaluation.breakdown import size_measure
 
-    measure = measure_of(run.task, by)
+    measure = size_measure(run.task, by)
     try:
         for example in run.task.examples(split):
             measure(example)
@@ -132,15 +132,15 @@ def _require_sizes(run: "Run", split: str, by: Size) -> None:
         raise UsageError(str(error)) from None
 
 
-def _breakdown(run: "Run", report: "Report", by: Size) -> tuple["Group", ...]:
-    from permalign.evaluation.breakdown import breakdown, measure_of
+def _breakdown(run: "TrainedRun", report: "Report", by: Size) -> tuple["Group", ...]:
+    from permalign.evaluation.breakdown import breakdown, size_measure
     from permalign.evaluation.metrics import is_translation
 
-    return breakdown(report.answers, measure_of(run.task, by), translation=is_translation(run.task))
+    return breakdown(report.predictions, size_measure(run.task, by), translation=is_translation(run.task))
 
 
 def _log(report: "Report", files: list[Path]) -> None:
-    from permalign.evaluation.translation import sacrebleu_command
+    from permalign.evaluation.sacrebleu_metrics import sacrebleu_command
 
     for note in report.notes:
         typer.echo(f"note: {note}", err=True)
@@ -154,7 +154,7 @@ def _record(
 ) -> dict[str, object]:
     record: dict[str, object] = {
         "split": split,
-        "examples": len(report.answers),
+        "examples": len(report.predictions),
         "metrics": report.metrics,
         "signatures": report.signatures,
         "notes": report.notes,
@@ -169,7 +169,9 @@ def _print_reports(reports: dict[str, "Report"]) -> None:
     metrics = next(iter(reports.values())).metrics
     rows = [("SPLIT", "EXAMPLES", *(name.upper() for name in metrics))]
     for split, report in reports.items():
-        rows.append((split, f"{len(report.answers)}", *(f"{report.metrics[name]:.2f}" for name in metrics)))
+        rows.append(
+            (split, f"{len(report.predictions)}", *(f"{report.metrics[name]:.2f}" for name in metrics))
+        )
     print_columns(rows, numbers_from=1)
     signatures = {name: text for report in reports.values() for name, text in report.signatures.items()}
     for name, signature in signatures.items():

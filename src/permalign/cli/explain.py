@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
 from permalign.errors import DataError, PermalignError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Examples:
 """
 
 
-@plain_endings()
+@report_errors()
 def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or that of a saved model.")],
     sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="Its words, separated by spaces.")],

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permalign.cli.columns import with_examples
+from permalign.cli.error_messages import report_errors
 from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device
-from permalign.cli.lines import STANDARD_INPUT, batches_of_lines, require_input
-from permalign.cli.plain import plain_endings
+from permalign.cli.formatting import with_examples
+from permalign.cli.standard_input import STANDARD_INPUT, batches_of_lines, require_input
 from permalign.errors import DataError, PermalignError
 
 if TYPE_CHECKING:
     from permalign.model import Transducer
     from permalign.prediction import Explanation, Prediction
     from permalign.structures.derivations import Tree
-    from permalign.tasks.files import Line
     from permalign.tasks.grammar import Grammar
+    from permalign.tasks.text_files import Line
 
 HELP = with_examples(
     "Read sentences from standard input, one a line, tokens separated by spaces; write an output for each, in their "
@@ -34,7 +34,7 @@ HELP = with_examples(
 ).replace("permalign echo", "echo")
 
 
-@plain_endings()
+@report_errors()
 def predict(
     run: Annotated[
         str,
@@ -122,17 +122,17 @@ def _open(
     run: str, checkpoint: str | None, constrained: bool, device: str | None
 ) -> tuple["Transducer", int, "Grammar | None"]:
     """The model, the beam it is used with if none is asked for, and the grammar to keep to."""
-    from permalign.runs import Run, load_model
+    from permalign.training.trained_run import TrainedRun, load_pretrained
 
     if (Path(run) / "config.yaml").is_file():
-        opened = Run(run, checkpoint, device=device)
+        opened = TrainedRun(run, checkpoint, device=device)
         if constrained:
             opened.require_grammar()
         return opened.model, opened.options.training.beam, opened.task.grammar if constrained else None
     if checkpoint or constrained:
         option = "--checkpoint" if checkpoint else "--constrained"
         raise PermalignError(f"{option} needs a run with its config.yaml, which {run} is not.")
-    return load_model(run, device), 1, None
+    return load_pretrained(run, device), 1, None
 
 
 def _text(number: int, prediction: "Prediction | None", n_best: int, explain: bool) -> Iterator[str]:

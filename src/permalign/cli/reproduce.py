@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
 
 if TYPE_CHECKING:
     from permalign.reproduction.cells import Cell, Table
@@ -29,7 +29,7 @@ Examples:
 """
 
 
-@plain_endings()
+@report_errors()
 def reproduce(
     table: Annotated[
         str, typer.Argument(metavar="TABLE", help="table2, table3, table4, table5 or ablation.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
 from permalign.errors import PermalignError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Examples:
 """
 
 
-@plain_endings()
+@report_errors()
 def serve(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or saved models.")],
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",

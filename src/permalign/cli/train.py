@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
 
 if TYPE_CHECKING:
     from permalign.training.state import Progress
@@ -28,7 +28,7 @@ Examples:
 """
 
 
-@plain_endings()
+@report_errors()
 def train(
     name: Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help="What to train.")] = None,
     settings: Annotated[
@@ -66,14 +66,14 @@ def _train(name: str, settings: list[str], run: Path | None, overwrite: bool) ->
     run = run or Path(
         "runs", f"{Path(name).with_suffix('').as_posix().replace('/', '-')}-seed-{options.seed}"
     )
-    from permalign.training.running import train
+    from permalign.training.launch import train
 
     with _way_on(run):
         _print_end(run, train(options, run, overwrite=overwrite))
 
 
 def _resume(run: Path) -> None:
-    from permalign.training.running import resume
+    from permalign.training.launch import resume
 
     with _way_on(run):
         _print_end(run, resume(run))
@@ -92,7 +92,7 @@ def _way_on(run: Path) -> Iterator[None]:
 
 def _what_is_saved(run: Path, interrupt: KeyboardInterrupt) -> str:
     """What an interruption has left, and the command that takes it up."""
-    from permalign.training.interrupts import SavedInterrupt
+    from permalign.training.interrupt_handler import SavedInterrupt
     from permalign.training.state import last_saved_step
 
     if not (run / "config.yaml").exists():

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from permalign.cli.plain import plain_endings
+from permalign.cli.error_messages import report_errors
 
 HELP = """Search for the options that are best on dev, and write them as a file that `permalign train` takes.
 
@@ -22,7 +22,7 @@ Examples:
 """
 
 
-@plain_endings()
+@report_errors()
 def tune(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="An experiment, or a YAML file.")],
     settings: Annotated[
@@ -56,7 +56,7 @@ def tune(
         if error.name != "optuna":
             raise
         raise PermalignError('a search needs optuna: pip install "permalign[tune]".') from None
-    from permalign.training.display import PlainDisplay
+    from permalign.training.progress_display import PlainDisplay
 
     out = out or Path("runs", f"tune-{Path(name).with_suffix('').as_posix().replace('/', '-')}")
     try:

@@ -67,7 +67,7 @@ def ranked_by_both_ways(
         readable = head.can_write(there.target_lengths, there.source_lengths)
         scores = torch.full(readable.shape, -torch.inf, device=readable.device)
         if bool(readable.any()):
-            scores[readable] = log_likelihood(rows[readable], there.turned(readable)).float()
+            scores[readable] = log_likelihood(rows[readable], there.swap_sides(readable)).float()
         return scores
 
     pairs = [(row, one) for row, hypotheses in enumerate(found) for one in hypotheses]

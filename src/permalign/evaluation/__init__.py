@@ -1,20 +1,20 @@
-"""How good answers are: metrics, significance, and accuracy by length and depth.
+"""How good predictions are: metrics, significance, and accuracy by length and depth.
 
 Nothing here waits for torch; a model comes in from outside.
 """
 
-from permalign.evaluation.answers import Answer
-from permalign.evaluation.metrics import main_metric, metrics_of
-from permalign.evaluation.predictions import read_predictions, write_predictions
-from permalign.evaluation.report import Report, evaluate, report_of
+from permalign.evaluation.judging import JudgedPrediction
+from permalign.evaluation.metrics import compute_metrics, main_metric
+from permalign.evaluation.prediction_files import read_predictions, write_predictions
+from permalign.evaluation.report import Report, evaluate, make_report
 
 __all__ = [
-    "Answer",
+    "JudgedPrediction",
     "Report",
+    "compute_metrics",
     "evaluate",
     "main_metric",
-    "metrics_of",
+    "make_report",
     "read_predictions",
-    "report_of",
     "write_predictions",
 ]

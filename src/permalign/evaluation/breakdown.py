@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from permalign.evaluation.answers import Answer
-from permalign.evaluation.metrics import metrics_of
+from permalign.evaluation.judging import JudgedPrediction
+from permalign.evaluation.metrics import compute_metrics
 from permalign.tasks.base import Example, Task
 
 Measure = Callable[[Example], int]
@@ -12,7 +12,7 @@ Measure = Callable[[Example], int]
 
 @dataclass(frozen=True)
 class Group:
-    """The answers to examples of about the same size.
+    """The predictions to examples of about the same size.
 
     Attributes:
         smallest: the least size.
@@ -32,7 +32,7 @@ class Group:
         return f"{self.smallest}" if self.smallest == self.largest else f"{self.smallest}-{self.largest}"
 
 
-def measure_of(task: Task, by: str) -> Measure:
+def size_measure(task: Task, by: str) -> Measure:
     """The function from an example to its ``length`` (source tokens) or its ``depth``.
 
     An example's depth is what its task says (``meta["depth"]``), else that of the program its target stands for.
@@ -60,29 +60,29 @@ def _depth(task: Task, example: Example) -> int:
 
 
 def breakdown(
-    answers: Sequence[Answer], measure: Measure, *, translation: bool = False, most: int = 12
+    predictions: Sequence[JudgedPrediction], measure: Measure, *, translation: bool = False, most: int = 12
 ) -> tuple[Group, ...]:
     """Groups of equal width by size, at most ``most`` of them; sizes that no example has are left out.
 
     >>> examples = [Example(("w",) * length, ("x",), str(length)) for length in (1, 2, 2, 4)]
-    >>> answers = [Answer(example, ("x",), 0.0, len(example.source) < 3) for example in examples]
-    >>> groups = breakdown(answers, lambda example: len(example.source), most=2)
+    >>> predictions = [JudgedPrediction(example, ("x",), 0.0, len(example.source) < 3) for example in examples]
+    >>> groups = breakdown(predictions, lambda example: len(example.source), most=2)
     >>> [(group.label, group.count, group.metrics["exact_match"]) for group in groups]
     [('1-2', 3, 100.0), ('3-4', 1, 0.0)]
     """
     if most < 1:
         raise ValueError(f"most is {most}, but must be at least 1.")
-    sizes = [measure(answer.example) for answer in answers]
+    sizes = [measure(prediction.example) for prediction in predictions]
     if not sizes:
-        raise ValueError("there are no answers to group; give at least one.")
+        raise ValueError("there are no predictions to group; give at least one.")
     smallest = min(sizes)
     width = -(-(max(sizes) - smallest + 1) // most)
-    members: dict[int, list[Answer]] = {}
-    for size, answer in zip(sizes, answers, strict=True):
-        members.setdefault((size - smallest) // width, []).append(answer)
+    members: dict[int, list[JudgedPrediction]] = {}
+    for size, prediction in zip(sizes, predictions, strict=True):
+        members.setdefault((size - smallest) // width, []).append(prediction)
     groups = []
     for number, some in sorted(members.items()):
         low = smallest + number * width
-        metrics, _ = metrics_of(some, translation=translation)
+        metrics, _ = compute_metrics(some, translation=translation)
         groups.append(Group(low, low + width - 1, len(some), metrics))
     return tuple(groups)

@@ -1,24 +1,24 @@
-"""Metrics of judged answers, all in percent.
+"""Metrics of judged predictions, all in percent.
 
 ``exact_match``
-    How many answers are right as a whole.
+    How many predictions are right as a whole.
 ``token_accuracy``
     Output and target are laid side by side from the left; the longer of the two says how many places a pair
     has. Of all places of all pairs, the share where both have the same token. So what is missing and what is
     too much counts as wrong, and long examples count for more.
 ``execution_accuracy``
-    How many of all answers, executed, give what the target gives. An answer that cannot be read or executed
+    How many of all predictions, executed, give what the target gives. An prediction that cannot be read or executed
     is wrong.
 ``well_formed``
-    How many answers the task's grammar reads, right or wrong.
+    How many predictions the task's grammar reads, right or wrong.
 ``bleu``, ``chrf``
-    By sacrebleu, see `permalign.evaluation.translation`.
+    By sacrebleu, see `permalign.evaluation.sacrebleu_metrics`.
 """
 
 from collections.abc import Sequence
 
-from permalign.evaluation.answers import Answer
-from permalign.evaluation.translation import TranslationMetric, corpus_score
+from permalign.evaluation.judging import JudgedPrediction
+from permalign.evaluation.sacrebleu_metrics import TranslationMetric, corpus_score
 from permalign.tasks.base import Task
 
 TRANSLATION_METRICS: tuple[TranslationMetric, ...] = ("bleu", "chrf")
@@ -39,24 +39,24 @@ def is_translation(task: Task) -> bool:
     return "bleu" in task.metric
 
 
-def metrics_of(
-    answers: Sequence[Answer], *, translation: bool = False
+def compute_metrics(
+    predictions: Sequence[JudgedPrediction], *, translation: bool = False
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """The metrics that the answers allow, in reading order, and sacrebleu's signatures.
+    """The metrics that the predictions allow, in reading order, and sacrebleu's signatures.
 
     Args:
-        answers: at least one.
+        predictions: at least one.
         translation: whether BLEU and chrF make sense for them.
     """
-    if not answers:
-        raise ValueError("there are no answers to measure; give at least one.")
+    if not predictions:
+        raise ValueError("there are no predictions to measure; give at least one.")
     metrics = {
-        "exact_match": share([answer.correct for answer in answers]),
-        "token_accuracy": token_accuracy(answers),
+        "exact_match": share([prediction.correct for prediction in predictions]),
+        "token_accuracy": token_accuracy(predictions),
     }
     judgements = {
-        "execution_accuracy": [answer.executes_right for answer in answers],
-        "well_formed": [answer.well_formed for answer in answers],
+        "execution_accuracy": [prediction.executes_right for prediction in predictions],
+        "well_formed": [prediction.well_formed for prediction in predictions],
     }
     for name, judged in judgements.items():
         known = [one for one in judged if one is not None]
@@ -65,7 +65,9 @@ def metrics_of(
     signatures: dict[str, str] = {}
     for metric in TRANSLATION_METRICS if translation else ():
         metrics[metric], signatures[metric] = corpus_score(
-            metric, [answer.text for answer in answers], [answer.reference for answer in answers]
+            metric,
+            [prediction.text for prediction in predictions],
+            [prediction.reference for prediction in predictions],
         )
     return metrics, signatures
 
@@ -79,17 +81,18 @@ def share(judgements: Sequence[bool]) -> float:
     return 100.0 * sum(judgements) / len(judgements)
 
 
-def token_accuracy(answers: Sequence[Answer]) -> float:
+def token_accuracy(predictions: Sequence[JudgedPrediction]) -> float:
     """The share of places with the right token, in percent; see the module for what a place is.
 
     >>> from permalign.tasks.base import Example
     >>> example = Example(("x",), ("a", "b", "c"), "0")
-    >>> token_accuracy([Answer(example, ("a", "b"), 0.0, False), Answer(example, ("a", "b", "c", "d"), 0.0, False)])
+    >>> outputs = [("a", "b"), ("a", "b", "c", "d")]
+    >>> token_accuracy([JudgedPrediction(example, output, 0.0, False) for output in outputs])
     71.42857142857143
     """
     right = places = 0
-    for answer in answers:
-        target = answer.example.target
-        right += sum(written == wanted for written, wanted in zip(answer.tokens, target, strict=False))
-        places += max(len(answer.tokens), len(target))
+    for prediction in predictions:
+        target = prediction.example.target
+        right += sum(written == wanted for written, wanted in zip(prediction.tokens, target, strict=False))
+        places += max(len(prediction.tokens), len(target))
     return 100.0 * right / max(places, 1)

@@ -1,12 +1,12 @@
-"""From a model and examples to judged answers and their metrics."""
+"""From a model and examples to judged predictions and their metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from permalign.errors import DataError
-from permalign.evaluation.answers import Answer, Executes, judge
-from permalign.evaluation.metrics import is_translation, metrics_of
+from permalign.evaluation.judging import Executes, JudgedPrediction, judge
+from permalign.evaluation.metrics import compute_metrics, is_translation
 from permalign.tasks.base import Example, Task
 
 if TYPE_CHECKING:
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """How good some answers are.
+    """How good some predictions are.
 
     Attributes:
         metrics: in percent, by name, only those the task has; see `permalign.evaluation.metrics`.
         signatures: how sacrebleu came to its metrics, by name.
-        answers: one for each example, in the order of the examples.
+        predictions: one for each example, in the order of the examples.
         notes: what to know before comparing, such as a metric that had to be left out.
     """
 
     metrics: dict[str, float]
     signatures: dict[str, str] = field(default_factory=dict)
-    answers: tuple[Answer, ...] = ()
+    predictions: tuple[JudgedPrediction, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -39,17 +39,17 @@ def evaluate(
     constrained: bool = False,
     batch_size: int = 64,
 ) -> Report:
-    """Answer the examples and judge the answers.
+    """Answer the examples and judge the predictions.
 
     The model is left as it was, in training mode or not.
 
     Args:
-        model: what answers.
+        model: what predictions.
         task: what judges.
         examples: of the task; at least one.
         beam: how many prefixes to keep; 1 is greedy search.
         constrained: whether to write only what the task's grammar reads.
-        batch_size: how many sentences to work on at once; it does not change the answers.
+        batch_size: how many sentences to work on at once; it does not change the predictions.
 
     Raises:
         ValueError: there are no examples, or no grammar to keep to.
@@ -66,7 +66,7 @@ def evaluate(
         constraint=task.grammar if constrained else None,
         batch_size=batch_size,
     )
-    return report_of(
+    return make_report(
         task,
         [
             (example, prediction.tokens, prediction.score)
@@ -75,12 +75,12 @@ def evaluate(
     )
 
 
-def report_of(task: Task, outputs: Sequence[tuple[Example, Sequence[str], float]]) -> Report:
+def make_report(task: Task, outputs: Sequence[tuple[Example, Sequence[str], float]]) -> Report:
     """Judge outputs, given with their examples and scores, wherever they come from."""
     notes = list(_missing_for_execution(task, outputs))
-    answers = tuple(judge(task, *output, execute=not notes) for output in outputs)
-    metrics, signatures = metrics_of(answers, translation=is_translation(task))
-    return Report(metrics, signatures, answers, tuple(notes))
+    predictions = tuple(judge(task, *output, execute=not notes) for output in outputs)
+    metrics, signatures = compute_metrics(predictions, translation=is_translation(task))
+    return Report(metrics, signatures, predictions, tuple(notes))
 
 
 def _missing_for_execution(

@@ -1,7 +1,7 @@
 """Whether one system is better than another, or only luckier.
 
-Right and wrong answers are compared by a **paired permutation test**. If two systems were equally good, it would
-not matter which of them gave which of the two answers to an example. So let d_i be the difference of the
+Right and wrong predictions are compared by a **paired permutation test**. If two systems were equally good, it would
+not matter which of them gave which of the two predictions to an example. So let d_i be the difference of the
 systems on example i and T = sum_i d_i; under the null hypothesis every choice of signs s in {-1, 1}^n gives an
 equally probable T(s) = sum_i s_i d_i, and
 
@@ -22,17 +22,17 @@ from statistics import fmean, stdev
 from typing import Literal
 
 from permalign.errors import PermalignError
-from permalign.evaluation.answers import Answer
-from permalign.evaluation.metrics import TRANSLATION_METRICS, metrics_of
-from permalign.evaluation.translation import TranslationMetric, make_metric
+from permalign.evaluation.judging import JudgedPrediction
+from permalign.evaluation.metrics import TRANSLATION_METRICS, compute_metrics
+from permalign.evaluation.sacrebleu_metrics import TranslationMetric, make_metric
 
-System = Sequence[Sequence[Answer]]
-"""The answers of each seed of a system to the same examples."""
+System = Sequence[Sequence[JudgedPrediction]]
+"""The predictions of each seed of a system to the same examples."""
 
 TranslationTest = Literal["randomisation", "bootstrap"]
-JUDGEMENT_OF: Mapping[str, Callable[[Answer], bool | None]] = {
-    "exact_match": lambda answer: answer.correct,
-    "execution_accuracy": lambda answer: answer.executes_right,
+JUDGEMENT_OF: Mapping[str, Callable[[JudgedPrediction], bool | None]] = {
+    "exact_match": lambda prediction: prediction.correct,
+    "execution_accuracy": lambda prediction: prediction.executes_right,
 }
 RESAMPLES = 10_000
 
@@ -95,19 +95,20 @@ def compare(
     """Compare two systems by every metric that both have.
 
     Args:
-        first: answers of each seed.
+        first: predictions of each seed.
         second: the same for the other system, to the same examples.
         translation: whether BLEU and chrF make sense for them.
         test: which of sacrebleu's tests.
         resamples: how many choices of signs to draw where there are too many; also how often sacrebleu draws.
-        seed: of what is drawn for right and wrong answers; sacrebleu has its own, in ``SACREBLEU_SEED``.
+        seed: of what is drawn for right and wrong predictions; sacrebleu has its own, in ``SACREBLEU_SEED``.
 
     Raises:
-        ValueError: the answers are not to the same examples, or there are too few.
+        ValueError: the predictions are not to the same examples, or there are too few.
     """
     require_same_examples([*first, *second])
     values = [
-        [metrics_of(answers, translation=translation)[0] for answers in system] for system in (first, second)
+        [compute_metrics(predictions, translation=translation)[0] for predictions in system]
+        for system in (first, second)
     ]
     shared = [
         name for name in values[0][0] if all(name in metrics for system in values for metrics in system)
@@ -188,18 +189,18 @@ def translation_test(
 
 def _paired_test(
     metric: TranslationMetric,
-    first: Sequence[Answer],
-    second: Sequence[Answer],
+    first: Sequence[JudgedPrediction],
+    second: Sequence[JudgedPrediction],
     test: TranslationTest,
     resamples: int,
 ) -> float:
-    outputs = [[answer.text for answer in answers] for answers in (first, second)]
+    outputs = [[prediction.text for prediction in predictions] for predictions in (first, second)]
     if outputs[0] == outputs[1]:
         return 1.0  # sacrebleu counts only larger differences than the one seen, so 0 would be the least probable
     from sacrebleu.significance import PairedTest
 
     systems: list[tuple[str, Sequence[str]]] = [("first", outputs[0]), ("second", outputs[1])]
-    references = [[answer.reference for answer in first]]
+    references = [[prediction.reference for prediction in first]]
     kind = "ar" if test == "randomisation" else "bs"
     _, scores = PairedTest(systems, {metric: make_metric(metric)}, references, kind, resamples)()
     (results,) = (results for name, results in scores.items() if name != "System")
@@ -209,21 +210,21 @@ def _paired_test(
     return result.p_value
 
 
-def require_same_examples(all_answers: System) -> None:
-    """A `ValueError` unless all answer the same examples in the same order."""
-    first = all_answers[0]
-    for place, answers in enumerate(all_answers[1:], start=2):
-        if len(answers) != len(first):
+def require_same_examples(all_predictions: System) -> None:
+    """A `ValueError` unless all prediction the same examples in the same order."""
+    first = all_predictions[0]
+    for place, predictions in enumerate(all_predictions[1:], start=2):
+        if len(predictions) != len(first):
             raise ValueError(
-                f"the first answers {len(first)} examples and number {place} answers {len(answers)}; only answers to "
-                "the same examples can be compared."
+                f"run 1 has predictions for {len(first)} examples, but run {place} for {len(predictions)}; only "
+                "predictions for the same examples can be compared."
             )
-        for one, other in zip(first, answers, strict=True):
+        for one, other in zip(first, predictions, strict=True):
             if (one.example.source, one.example.target) != (other.example.source, other.example.target):
                 raise ValueError(
-                    f"example {one.example.id} of the first is not example {other.example.id} of number {place} "
+                    f"example {one.example.id} of run 1 is not example {other.example.id} of run {place} "
                     f"({' '.join(one.example.source)[:60]!r} and {' '.join(other.example.source)[:60]!r}); only "
-                    "answers to the same examples can be compared."
+                    "predictions for the same examples can be compared."
                 )
 
 
@@ -231,5 +232,6 @@ def _judged(first: System, second: System, metric: str) -> list[list[list[bool]]
     """Right or wrong, by system, seed and example."""
     judgement = JUDGEMENT_OF[metric]
     return [
-        [[bool(judgement(answer)) for answer in answers] for answers in system] for system in (first, second)
+        [[bool(judgement(prediction)) for prediction in predictions] for predictions in system]
+        for system in (first, second)
     ]

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from permalign.reproduction.cells import Evaluation
-from permalign.runs import Run
 from permalign.structures import bracketed
 from permalign.tasks.base import Example
+from permalign.training.trained_run import TrainedRun
 
 
-def explain_examples(run: Run, evaluation: Evaluation) -> list[dict[str, Any]]:
+def explain_examples(run: TrainedRun, evaluation: Evaluation) -> list[dict[str, Any]]:
     """Some examples of a split with their outputs, reordered sources and segments."""
     run.require_split(evaluation.split)
     examples = evenly_spaced(run.task.examples(evaluation.split), evaluation.explained)

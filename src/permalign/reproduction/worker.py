@@ -84,9 +84,9 @@ def run_job(job: Job) -> None:
 def train(job: Job, record: RunRecord) -> None:
     """Train the run to its end, resuming it if it was begun before, and fill in its record."""
     from permalign.training.experiments import load_experiment
-    from permalign.training.run_dir import RunDirectory
-    from permalign.training.running import resume
-    from permalign.training.running import train as begin
+    from permalign.training.launch import resume
+    from permalign.training.launch import train as begin
+    from permalign.training.run_directory import RunDirectory
     from permalign.training.state import latest_state, read_progress
 
     run = RunDirectory(job.folder)
@@ -132,10 +132,10 @@ def train(job: Job, record: RunRecord) -> None:
 
 def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     """Evaluate a trained run; returns what is recorded, and keeps the predictions in the run's directory."""
-    from permalign.runs import Run, Search
+    from permalign.training.trained_run import DecodingSettings, TrainedRun
 
     started = time.monotonic()
-    run = Run(folder, settings=evaluation.settings)
+    run = TrainedRun(folder, settings=evaluation.settings)
     if evaluation.decoding is not None:
         for member in run.model.members:
             set_decoding(member.reorderer, evaluation.decoding)
@@ -143,18 +143,18 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
         from permalign.reproduction.examples import explain_examples
 
         return {"split": evaluation.split, "explained": explain_examples(run, evaluation)}
-    search = Search(beam=evaluation.beam, constrained=evaluation.constrained)
-    report = run.evaluate(evaluation.split, search)
-    run.write(evaluation.split, search, report, run.predictions / evaluation.variant)
-    executes = [answer.executes_right for answer in report.answers]
+    decoding = DecodingSettings(beam=evaluation.beam, constrained=evaluation.constrained)
+    report = run.evaluate(evaluation.split, decoding)
+    run.write(evaluation.split, decoding, report, run.predictions_folder / evaluation.variant)
+    executes = [answer.executes_right for answer in report.predictions]
     result: dict[str, Any] = {
         "split": evaluation.split,
-        "examples": len(report.answers),
+        "examples": len(report.predictions),
         "metrics": {name: round(value, 4) for name, value in report.metrics.items()},
         "signatures": report.signatures,
         "notes": list(report.notes),
         "seconds": round(time.monotonic() - started, 1),
-        "exact_match": pack_bits([answer.correct for answer in report.answers]),
+        "exact_match": pack_bits([answer.correct for answer in report.predictions]),
     }
     if None not in executes:
         result["execution_accuracy"] = pack_bits([bool(executes_right) for executes_right in executes])
@@ -181,7 +181,7 @@ def end_with_parent() -> None:
 
 
 def main(line: str) -> int:
-    """Run a job; returns the exit code."""
+    """TrainedRun a job; returns the exit code."""
     end_with_parent()
     job = Job.from_json(line)
     try:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from permalign.errors import DataError, excerpt
 from permalign.tasks.base import Example, Task
-from permalign.tasks.deep_expressions import DepthSampler
+from permalign.tasks.data_folder import dataset_file
+from permalign.tasks.expression_sampler import DepthSampler
 from permalign.tasks.expressions import (
     Expression,
     fill,
@@ -18,9 +19,8 @@ from permalign.tasks.expressions import (
     shapes,
     template_count,
 )
-from permalign.tasks.files import read_table
-from permalign.tasks.location import dataset_file
-from permalign.tasks.seeded import shuffled
+from permalign.tasks.seeded_random import shuffled
+from permalign.tasks.text_files import read_table
 
 FILES = {"train": "train_10k.tsv", "dev": "val_5k.tsv", "test": "test_5k.tsv"}
 """The authors' files: infix, prefix and postfix, separated by tabs."""

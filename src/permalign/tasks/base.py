@@ -50,7 +50,7 @@ class Task(ABC):
         return None
 
     @property
-    def names(self) -> Mapping[str, str]:
+    def entities(self) -> Mapping[str, str]:
         """Names that its sentences may have, each with a word for the kind of what it names; none if it knows none."""
         return {}
 

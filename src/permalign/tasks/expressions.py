@@ -10,7 +10,7 @@ from random import Random
 from typing import Literal
 
 from permalign.tasks.program import DEEPEST
-from permalign.tasks.seeded import pick
+from permalign.tasks.seeded_random import pick
 
 Notation = Literal["infix", "prefix", "postfix"]
 DIGITS = "0123456789"

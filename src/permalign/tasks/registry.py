@@ -10,10 +10,10 @@ from permalign.errors import UsageError, unknown_name
 from permalign.tasks.arithmetic import Arithmetic
 from permalign.tasks.base import Task
 from permalign.tasks.geoquery import GeoQuery
-from permalign.tasks.own import Documentation, Own
 from permalign.tasks.scan import ScanSP
 from permalign.tasks.tatoeba import Tatoeba
 from permalign.tasks.translation import Aligned, ChineseEnglish, EnglishJapanese
+from permalign.tasks.user_data import ChineseEnglishDocs, UserData
 
 _TASK_CLASSES: tuple[type[Task], ...] = (
     Arithmetic,
@@ -22,9 +22,9 @@ _TASK_CLASSES: tuple[type[Task], ...] = (
     EnglishJapanese,
     ChineseEnglish,
     Tatoeba,
-    Documentation,
+    ChineseEnglishDocs,
     Aligned,
-    Own,
+    UserData,
 )
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in _TASK_CLASSES}

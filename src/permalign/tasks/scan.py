@@ -7,12 +7,12 @@ from random import Random
 
 from permalign.errors import DataError, excerpt
 from permalign.tasks.base import Example, Task
-from permalign.tasks.files import read_text
+from permalign.tasks.data_folder import data_root, dataset_file
 from permalign.tasks.grammar import Grammar
-from permalign.tasks.location import data_root, dataset_file
 from permalign.tasks.program import bracketed
 from permalign.tasks.scan_language import commands, execute, program_grammar
-from permalign.tasks.seeded import shuffled
+from permalign.tasks.seeded_random import shuffled
+from permalign.tasks.text_files import read_text
 
 TRAIN_FILE, TEST_FILE = "tasks_train_simple.txt", "tasks_test_simple.txt"
 _TEST_SIZE = 4_182

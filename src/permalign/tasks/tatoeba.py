@@ -15,9 +15,9 @@ from pathlib import Path
 
 from permalign.errors import DataError, PermalignError
 from permalign.tasks.base import Example
-from permalign.tasks.files import read_table
-from permalign.tasks.location import cache_folder, dataset_file
-from permalign.tasks.pool import Pool, PooledTask, shipped_cut
+from permalign.tasks.data_folder import cache_folder, dataset_file
+from permalign.tasks.partitions import PartitionedExamples, PartitionedTask, shipped_partition
+from permalign.tasks.text_files import read_table
 
 ENGLISH_LENGTHS = range(4, 31)
 CHINESE_LENGTHS = range(2, 41)
@@ -37,7 +37,7 @@ _ENGLISH_TOKEN = re.compile(
 _ATTRIBUTION = re.compile(r"#(\d+) \((.*?)\) & #(\d+) \((.*)\)$")
 
 
-class Tatoeba(PooledTask):
+class Tatoeba(PartitionedTask):
     """28,673 everyday sentences with their authors in ``meta["attribution"]`` (CC-BY asks to name them).
 
     ``iid`` holds out 500 and 500 pairs none of whose sentences is in train; ``len`` trains on English of at
@@ -52,18 +52,20 @@ class Tatoeba(PooledTask):
     def __init__(self, data_dir: str | Path | None = None) -> None:
         self._data_dir = data_dir
 
-    def _load(self) -> Pool:
+    def _load(self) -> PartitionedExamples:
         path = dataset_file("zh-en", "cmn.txt", self._data_dir)
         examples, note = read_tatoeba(path)
         long = {place for place, pair in enumerate(examples) if len(pair.target) > LONGEST_IN_TRAIN}
-        cuts = {condition: shipped_cut("tatoeba", condition, len(examples)) for condition in self.conditions}
-        if len(examples) != RELEASED_SIZE or long != {*cuts["len"]["dev"], *cuts["len"]["test"]}:
+        partitions = {
+            condition: shipped_partition("tatoeba", condition, len(examples)) for condition in self.conditions
+        }
+        if len(examples) != RELEASED_SIZE or long != {*partitions["len"]["dev"], *partitions["len"]["test"]}:
             raise DataError(
                 f"gives {len(examples):,} pairs, but the splits are those of a list of {RELEASED_SIZE:,}. "
                 "Move it away and run `permalign data fetch tatoeba`.",
                 path,
             )
-        return Pool(examples, cuts, (note,))
+        return PartitionedExamples(examples, partitions, (note,))
 
 
 def read_tatoeba(path: Path) -> tuple[list[Example], str]:

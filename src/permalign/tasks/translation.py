@@ -9,12 +9,19 @@ from typing import Literal
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example
-from permalign.tasks.files import read_text
-from permalign.tasks.location import dataset_file
-from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask, cut_by_options, shipped_cut
+from permalign.tasks.data_folder import dataset_file
+from permalign.tasks.partitions import (
+    PARTS,
+    Partition,
+    PartitionedExamples,
+    PartitionedTask,
+    partition_examples,
+    shipped_partition,
+)
+from permalign.tasks.text_files import read_text
 
 
-class EnglishJapanese(PooledTask):
+class EnglishJapanese(PartitionedTask):
     """50,000 short sentences of the Tanaka corpus, English to Japanese.
 
     ``iid`` is the upstream division. ``len`` pools all 51,000 pairs: English of at most 12 tokens is train,
@@ -31,7 +38,7 @@ class EnglishJapanese(PooledTask):
     def __init__(self, data_dir: str | Path | None = None) -> None:
         self._data_dir = data_dir
 
-    def _load(self) -> Pool:
+    def _load(self) -> PartitionedExamples:
         examples: list[Example] = []
         upstream: dict[str, range] = {}
         for part in PARTS:
@@ -41,11 +48,11 @@ class EnglishJapanese(PooledTask):
             pairs = enumerate(read_aligned(english, japanese, blank="error"), begin)
             examples.extend(Example(source, target, str(place)) for place, (_, source, target) in pairs)
             upstream[part] = range(begin, len(examples))
-        by_length = shipped_cut("en-ja", "len", len(examples))
+        by_length = shipped_partition("en-ja", "len", len(examples))
         self._check(examples, by_length)
-        return Pool(examples, {"iid": upstream, "len": by_length})
+        return PartitionedExamples(examples, {"iid": upstream, "len": by_length})
 
-    def _check(self, examples: Sequence[Example], cut: Cut) -> None:
+    def _check(self, examples: Sequence[Example], cut: Partition) -> None:
         """Refuse files that the shipped halves were not drawn from."""
         long = {place for place, pair in enumerate(examples) if len(pair.source) > self.LONGEST_IN_TRAIN}
         if long != {*cut["dev"], *cut["test"]}:
@@ -56,7 +63,7 @@ class EnglishJapanese(PooledTask):
             )
 
 
-class Aligned(PooledTask):
+class Aligned(PartitionedTask):
     """Two text files where line i of one is the translation of line i of the other.
 
     Args:
@@ -68,7 +75,7 @@ class Aligned(PooledTask):
             test.
         dev_size: how many pairs the ``iid`` condition holds out as dev; by default a tenth.
         test_size: the same for test.
-        seed: of the random cuts.
+        seed: of the random partitions.
 
     Lengths are measured on the source side. Pairs with an empty side are left out; how many were is in
     `notes`.
@@ -101,7 +108,7 @@ class Aligned(PooledTask):
         self._seed = seed
         self.conditions = ("iid",) if longest_in_train is None else ("iid", "len")
 
-    def _load(self) -> Pool:
+    def _load(self) -> PartitionedExamples:
         examples: list[Example] = []
         empty = unfit = 0
         for number, source, target in read_aligned(self._source_file, self._target_file):
@@ -111,7 +118,7 @@ class Aligned(PooledTask):
                 unfit += 1
             else:
                 examples.append(Example(source, target, str(number)))
-        cuts = cut_by_options(
+        partitions = partition_examples(
             examples,
             self._source_file,
             dev_size=self._dev_size,
@@ -120,7 +127,7 @@ class Aligned(PooledTask):
             measured_side=self.measured_side,
             seed=self._seed,
         )
-        return Pool(examples, cuts, self._notes(empty, unfit, len(examples)))
+        return PartitionedExamples(examples, partitions, self._notes(empty, unfit, len(examples)))
 
     def _notes(self, empty: int, unfit: int, kept: int) -> tuple[str, ...]:
         if not empty and not unfit:

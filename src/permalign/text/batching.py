@@ -21,7 +21,7 @@ class Batch:
         target: (batch, target position), padded; without begin and end.
         target_lengths: (batch,)
         examples: what the rows were made of.
-        places: where these are among all examples, to put results back in order.
+        indices: where these are among all examples, to put results back in order.
     """
 
     source: Tensor
@@ -29,13 +29,13 @@ class Batch:
     target: Tensor
     target_lengths: Tensor
     examples: tuple[Example, ...]
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    def turned(self, rows: Tensor) -> "Batch":
-        """Some rows with sources and targets in each other's place; of examples it knows nothing."""
+    def swap_sides(self, rows: Tensor) -> "Batch":
+        """Some rows with sources and targets in each other's index; of examples it knows nothing."""
         return Batch(
             self.target[rows],
             self.target_lengths[rows],
@@ -63,11 +63,11 @@ class Batches:
         examples: encoded once, when this is made.
         source_codec: for the sources.
         target_codec: for the targets.
-        token_budget: how many tokens a batch may have, padding and both sides included.
+        max_tokens: how many tokens a batch may have, padding and both sides included.
         seed: of the shuffling.
         shuffle: whether to shuffle at all.
-        maximum_examples: how many examples a batch may have at most.
-        short_to_long: how many epochs, the first ones, go from short to long although examples are shuffled.
+        batch_size: how many examples a batch may have at most.
+        curriculum_epochs: how many epochs, the first ones, go from short to long although examples are shuffled.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class Batches:
         examples: Sequence[Example],
         source_codec: Codec,
         target_codec: Codec,
-        token_budget: int,
+        max_tokens: int,
         *,
         seed: int = 0,
         shuffle: bool = True,
-        maximum_examples: int | None = None,
-        short_to_long: int = 0,
+        batch_size: int | None = None,
+        curriculum_epochs: int = 0,
     ) -> None:
         self._examples = examples
         self._sources = [source_codec.encode(example.source) for example in examples]
@@ -90,11 +90,11 @@ class Batches:
         ]
         self.sampler = BucketSampler(
             lengths,
-            token_budget,
+            max_tokens,
             seed=seed,
             shuffle=shuffle,
-            maximum_examples=maximum_examples,
-            short_to_long=short_to_long,
+            batch_size=batch_size,
+            curriculum_epochs=curriculum_epochs,
         )
 
     def __len__(self) -> int:
@@ -102,11 +102,11 @@ class Batches:
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Batch]:
-        for places in self.sampler:
-            source, source_lengths = pad([self._sources[place] for place in places])
-            target, target_lengths = pad([self._targets[place] for place in places])
-            examples = tuple(self._examples[place] for place in places)
-            yield Batch(source, source_lengths, target, target_lengths, examples, tuple(places))
+        for indices in self.sampler:
+            source, source_lengths = pad([self._sources[index] for index in indices])
+            target, target_lengths = pad([self._targets[index] for index in indices])
+            examples = tuple(self._examples[index] for index in indices)
+            yield Batch(source, source_lengths, target, target_lengths, examples, tuple(indices))
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -31,11 +31,11 @@ class Codec(Protocol):
         """The tokens of a sentence up to its end, without padding and begin."""
         ...
 
-    def units(self, tokens: Sequence[str]) -> list[str]:
+    def tokenize(self, tokens: Sequence[str]) -> list[str]:
         """What each of the numbers that `encode` gives stands for, to show to people."""
         ...
 
-    def pieces(self, numbers: Iterable[int]) -> list[str]:
+    def convert_ids_to_tokens(self, numbers: Iterable[int]) -> list[str]:
         """What each number stands for, to show to people."""
         ...
 
@@ -75,7 +75,7 @@ def report_unknown(codec: Codec, sentences: Iterable[Sequence[str]], show: int =
     for sentence in sentences:
         numbers = codec.encode(sentence)
         running += len(numbers)
-        pairs = zip(codec.units(sentence), numbers, strict=True)
+        pairs = zip(codec.tokenize(sentence), numbers, strict=True)
         unknown.update(unit for unit, number in pairs if number == UNKNOWN_ID)
     ranked = sorted(unknown, key=lambda unit: (-unknown[unit], unit))
     return UnknownReport(running, unknown.total(), tuple(ranked[:show]))

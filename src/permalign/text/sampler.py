@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 from permalign.files import fingerprint
-from permalign.tasks.seeded import shuffled
+from permalign.tasks.seeded_random import shuffled
 
 Lengths = tuple[int, int]
 """The source and target length of an example."""
@@ -20,7 +20,7 @@ class BucketSampler:
     Iterating gives the rest of the current epoch, then moves on to the next one. The position (seed, epoch,
     offset) can be saved after any batch; a sampler that loads it goes on with the very next batch.
 
-    >>> sampler = BucketSampler([(3, 3), (1, 1), (3, 2), (1, 2)], token_budget=12, seed=0)
+    >>> sampler = BucketSampler([(3, 3), (1, 1), (3, 2), (1, 2)], max_tokens=12, seed=0)
     >>> list(sampler)
     [[1, 3], [2, 0]]
     >>> sampler.state_dict()["epoch"], sampler.state_dict()["offset"]
@@ -28,42 +28,42 @@ class BucketSampler:
 
     Args:
         lengths: of every example.
-        token_budget: how many tokens a batch may have, padding and both sides included.
+        max_tokens: how many tokens a batch may have, padding and both sides included.
         seed: of the shuffling.
         shuffle: whether to shuffle at all; without, every epoch goes from short to long.
-        maximum_examples: how many examples a batch may have at most.
-        short_to_long: how many epochs, the first ones, go from short to long although examples are shuffled.
+        batch_size: how many examples a batch may have at most.
+        curriculum_epochs: how many epochs, the first ones, go from short to long although examples are shuffled.
     """
 
     def __init__(
         self,
         lengths: Sequence[Lengths],
-        token_budget: int,
+        max_tokens: int,
         *,
         seed: int = 0,
         shuffle: bool = True,
-        maximum_examples: int | None = None,
-        short_to_long: int = 0,
+        batch_size: int | None = None,
+        curriculum_epochs: int = 0,
     ) -> None:
-        for place, (source, target) in enumerate(lengths):
-            if source + target > token_budget:
+        for index, (source, target) in enumerate(lengths):
+            if source + target > max_tokens:
                 raise ValueError(
-                    f"example {place} has {source} + {target} tokens, more than the {token_budget} of a "
-                    "batch. Raise token_budget, or leave the example out."
+                    f"example {index} has {source} + {target} tokens, more than the {max_tokens} of a "
+                    "batch. Raise max_tokens, or leave the example out."
                 )
-        if maximum_examples is not None and maximum_examples < 1:
-            raise ValueError(f"maximum_examples must be at least 1, found {maximum_examples}.")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, found {batch_size}.")
         self._lengths = list(lengths)
-        self._token_budget = token_budget
+        self._token_budget = max_tokens
         self._shuffle = shuffle
-        self._maximum_examples = maximum_examples
-        self._short_to_long = short_to_long
+        self._maximum_examples = batch_size
+        self._short_to_long = curriculum_epochs
         self.seed = seed
         self.epoch = 0
         self.offset = 0
 
     def __len__(self) -> int:
-        """How many batches an epoch has; the same in every epoch, as only equals change places."""
+        """How many batches an epoch has; the same in every epoch, as only equals change indices."""
         return len(self._cut(sorted(range(len(self._lengths)), key=self._lengths.__getitem__)))
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -75,12 +75,12 @@ class BucketSampler:
         self.offset = 0
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """All batches of an epoch, each a list of places of examples."""
+        """All batches of an epoch, each a list of indices of examples."""
         generator = Random(f"{self.seed}/{epoch}")
-        places = list(range(len(self._lengths)))
+        indices = list(range(len(self._lengths)))
         if self._shuffle:
-            places = shuffled(places, generator)
-        batches = self._cut(sorted(places, key=self._lengths.__getitem__))
+            indices = shuffled(indices, generator)
+        batches = self._cut(sorted(indices, key=self._lengths.__getitem__))
         mixed = self._shuffle and epoch >= self._short_to_long
         return shuffled(batches, generator) if mixed else batches
 
@@ -101,8 +101,8 @@ class BucketSampler:
         """
         if state.get("fingerprint") != self._fingerprint():
             raise ValueError(
-                "the saved position is one in other batches: the examples, token_budget, maximum_examples, "
-                "shuffle or short_to_long were different. Give the sampler what it had then."
+                "the saved position is one in other batches: the examples, max_tokens, batch_size, "
+                "shuffle or curriculum_epochs were different. Give the sampler what it had then."
             )
         seed, epoch, offset = (state.get(name) for name in ("seed", "epoch", "offset"))
         if not (isinstance(seed, int) and isinstance(epoch, int) and isinstance(offset, int)):
@@ -115,18 +115,18 @@ class BucketSampler:
             )
         self.seed, self.epoch, self.offset = seed, epoch, offset
 
-    def _cut(self, places: Sequence[int]) -> list[list[int]]:
+    def _cut(self, indices: Sequence[int]) -> list[list[int]]:
         """Fill one batch after the other."""
         batches: list[list[int]] = []
         longest_source = longest_target = 0
-        for place in places:
-            source, target = self._lengths[place]
+        for index in indices:
+            source, target = self._lengths[index]
             wider = max(longest_source, source) + max(longest_target, target)
             if batches and self._has_room(len(batches[-1]) + 1, wider):
-                batches[-1].append(place)
+                batches[-1].append(index)
                 longest_source, longest_target = max(longest_source, source), max(longest_target, target)
             else:
-                batches.append([place])
+                batches.append([index])
                 longest_source, longest_target = source, target
         return batches
 

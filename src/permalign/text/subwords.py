@@ -24,7 +24,7 @@ from permalign.text.codec import (
 
 
 class Subwords:
-    """A trained SentencePiece model in the place of a `Vocabulary`.
+    """A trained SentencePiece model in the index of a `Vocabulary`.
 
     Tokens are joined by spaces, cut into pieces, and found again by the spaces; nothing is normalised, so
     what holds no unknown character comes back as it was.
@@ -89,11 +89,11 @@ class Subwords:
         """The tokens that the pieces up to the end make."""
         return tuple(self._processor.decode(until_end(numbers, len(self))).split())
 
-    def units(self, tokens: Sequence[str]) -> list[str]:
+    def tokenize(self, tokens: Sequence[str]) -> list[str]:
         """The pieces of the sentence; a space before a piece is shown as ▁."""
         return list(self._processor.encode(" ".join(tokens), out_type=str))
 
-    def pieces(self, numbers: Iterable[int]) -> list[str]:
+    def convert_ids_to_tokens(self, numbers: Iterable[int]) -> list[str]:
         """The piece of each number."""
         return [self._processor.id_to_piece(number) for number in numbers]
 

@@ -11,7 +11,7 @@ from permalign.text.codec import SPECIALS, UNKNOWN_ID, read_codec, until_end, wr
 class Vocabulary:
     """A fixed list of words; it cannot grow, and any other word is `UNKNOWN`.
 
-    >>> vocabulary = Vocabulary.build([["the", "cat"], ["the", "dog"]], minimum_count=1)
+    >>> vocabulary = Vocabulary.build([["the", "cat"], ["the", "dog"]], min_frequency=1)
     >>> vocabulary.encode(["the", "cow"])
     [4, 1]
     >>> vocabulary.decode([4, 5, 3, 0])
@@ -34,20 +34,20 @@ class Vocabulary:
 
     @classmethod
     def build(
-        cls, sentences: Iterable[Sequence[str]], *, minimum_count: int = 1, maximum_size: int | None = None
+        cls, sentences: Iterable[Sequence[str]], *, min_frequency: int = 1, max_size: int | None = None
     ) -> "Vocabulary":
         """The words of the training sentences, the most frequent first, equally frequent ones by alphabet.
 
         Args:
             sentences: what to count.
-            minimum_count: leave out words that occur less often.
-            maximum_size: keep only that many words (the specials come on top).
+            min_frequency: leave out words that occur less often.
+            max_size: keep only that many words (the specials come on top).
         """
         counts = Counter(word for sentence in sentences for word in sentence)
         for special in SPECIALS:
             counts.pop(special, None)
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
-        return cls([word for word in ranked if counts[word] >= minimum_count][:maximum_size])
+        return cls([word for word in ranked if counts[word] >= min_frequency][:max_size])
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -82,11 +82,11 @@ class Vocabulary:
         """The token of each number up to the end, without padding and begin."""
         return tuple(self._tokens[number] for number in until_end(numbers, len(self)))
 
-    def units(self, tokens: Sequence[str]) -> list[str]:
+    def tokenize(self, tokens: Sequence[str]) -> list[str]:
         """The tokens themselves: each has one number."""
         return list(tokens)
 
-    def pieces(self, numbers: Iterable[int]) -> list[str]:
+    def convert_ids_to_tokens(self, numbers: Iterable[int]) -> list[str]:
         """The token of each number."""
         return [self._tokens[number] for number in numbers]
 

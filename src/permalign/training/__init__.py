@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from permalign.training.averaging import average
     from permalign.training.experiments import load_experiment
+    from permalign.training.launch import resume, train
     from permalign.training.options import RunOptions
-    from permalign.training.running import resume, train
 
 __all__ = ["RunOptions", "average", "load_experiment", "resume", "train"]
 
@@ -18,8 +18,8 @@ _HOMES = {
     "RunOptions": "options",
     "average": "averaging",
     "load_experiment": "experiments",
-    "resume": "running",
-    "train": "running",
+    "resume": "launch",
+    "train": "launch",
 }
 
 

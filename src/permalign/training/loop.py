@@ -8,7 +8,7 @@ import torch
 
 from permalign.errors import PermalignError
 from permalign.text.batching import Batch, Batches
-from permalign.training.interrupts import Interrupts, SavedInterrupt
+from permalign.training.interrupt_handler import InterruptHandler, SavedInterrupt
 from permalign.training.session import Session
 
 
@@ -21,7 +21,7 @@ def run(session: Session) -> None:
     """
     training, accelerator, progress = session.options.training, session.accelerator, session.progress
     processes, stream = accelerator.num_processes, endless(session.prepared.batches)
-    with Interrupts(accelerator) as interrupts:
+    with InterruptHandler(accelerator) as interrupts:
         while progress.finished is None:
             step = progress.step + 1
             session.begin_step(step)  # its noise, its objective, its learning rate
@@ -56,7 +56,7 @@ def run(session: Session) -> None:
             if step % training.evaluate_every == 0 or step == session.total:
                 session.evaluate()
                 session.save()
-            if interrupts.asked() and progress.finished is None:
+            if interrupts.requested() and progress.finished is None:
                 session.save()
                 raise SavedInterrupt(session.folder.path, step)
 

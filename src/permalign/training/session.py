@@ -11,13 +11,13 @@ from accelerate.utils import broadcast_object_list
 from permalign.evaluation import evaluate
 from permalign.model import Transducer
 from permalign.reorderers.trees import TreeReorderer
-from permalign.training.conditions import Conditions
-from permalign.training.display import Display
 from permalign.training.options import RunOptions
-from permalign.training.preparation import Prepared
-from permalign.training.run_dir import RunDirectory
+from permalign.training.progress_display import Display
+from permalign.training.resume_check import ResumeConditions
+from permalign.training.run_directory import RunDirectory
 from permalign.training.schedules import learning_rate
-from permalign.training.state import Weights, forget_older, noise_of_step
+from permalign.training.setup import TrainingSetup
+from permalign.training.state import TrainingState, remove_older_states, seed_step
 from permalign.training.tracking import Tracker
 
 
@@ -32,19 +32,19 @@ class Session:
     """
 
     def __init__(
-        self, options: RunOptions, prepared: Prepared, run: RunDirectory, accelerator: Accelerator
+        self, options: RunOptions, prepared: TrainingSetup, run: RunDirectory, accelerator: Accelerator
     ) -> None:
         self.options, self.prepared, self.folder, self.accelerator = options, prepared, run, accelerator
         self.core = prepared.model.to(accelerator.device).train()
         optimiser = make_optimiser(options, self.core)
         self.total = prepared.total_steps(options, accelerator.num_processes)
-        conditions = Conditions(prepared.data, accelerator.num_processes, self.total, options)
-        self._weights = Weights(self.core, optimiser, prepared.batches.sampler, conditions)
+        conditions = ResumeConditions(prepared.data, accelerator.num_processes, self.total, options)
+        self._weights = TrainingState(self.core, optimiser, prepared.batches.sampler, conditions)
         self.progress = self._weights.load(run.state)
         self.model, self.optimiser = accelerator.prepare(self.core, optimiser)
         self._clock, self._processor_clock = time.monotonic(), time.process_time()
         if accelerator.is_main_process and self.progress.step:
-            forget_older(run.state)
+            remove_older_states(run.state)
             run.settle(self.progress, self.core)
 
     def track(self, display: Display) -> Tracker:
@@ -55,7 +55,7 @@ class Session:
 
     def begin_step(self, step: int) -> None:
         """Let the noise, the objective and the learning rate be those of a step."""
-        noise_of_step(self.options.seed, step, self.accelerator.process_index)
+        seed_step(self.options.seed, step, self.accelerator.process_index)
         self._use_objective(self.options.objective_at(step))
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate(self.options.training, step, self.total, self.progress.halvings)

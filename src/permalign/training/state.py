@@ -1,6 +1,6 @@
 """What a run has to remember to go on as if it had never stopped: JSON and safetensors, nothing that runs code.
 
-Noise is not part of it: every step draws its own from seed, step and process (`noise_of_step`), so that there is no
+Noise is not part of it: every step draws its own from seed, step and process (`seed_step`), so that there is no
 generator whose state could be lost. Nor is the learning rate, which is a function of the step.
 """
 
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from permalign.errors import DataError
 from permalign.files import atomic_folder
 from permalign.text.sampler import BucketSampler
-from permalign.training.conditions import Conditions
+from permalign.training.resume_check import ResumeConditions
 
 STATE, WEIGHTS, OPTIMISER = "state.json", "model.safetensors", "optimiser.safetensors"
 
@@ -64,7 +64,7 @@ class Progress:
         self.kept = sorted([*self.kept, (self.step, score)], key=lambda one: (-one[1], -one[0]))[:keep]
 
 
-class Weights:
+class TrainingState:
     """The tensors and the position of a run: model, optimiser and sampler, saved and loaded together."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Weights:
         model: nn.Module,
         optimiser: torch.optim.Optimizer,
         sampler: BucketSampler,
-        conditions: Conditions,
+        conditions: ResumeConditions,
     ) -> None:
         self.model, self.optimiser, self.sampler = model, optimiser, sampler
         self.conditions = conditions
@@ -90,7 +90,7 @@ class Weights:
                     "conditions": self.conditions.record(),
                 }
                 (place / STATE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        forget_older(folder)
+        remove_older_states(folder)
 
     def load(self, folder: Path) -> Progress:
         """Take up the last state that was written whole; without any, a run is at its beginning."""
@@ -100,7 +100,7 @@ class Weights:
         with _told_if_broken(place):
             record = json.loads((place / STATE).read_text(encoding="utf-8"))
             before = record.get("conditions", self.conditions.record())  # the first states did not have them
-            different = Conditions.parse(before).differences(self.conditions)
+            different = ResumeConditions.parse(before).differences(self.conditions)
         if different:
             raise DataError(f"the run cannot go on: {'. Also, '.join(different)}. Or begin a new run.", place)
         with _told_if_broken(place):
@@ -147,7 +147,7 @@ def last_saved_step(run: Path) -> int | None:
     return int(states[0].name.removeprefix("step-")) if states else None
 
 
-def forget_older(folder: Path) -> None:
+def remove_older_states(folder: Path) -> None:
     """Remove all states but the newest, and what was left of writing one."""
     newest = latest_state(folder)
     for place in folder.iterdir():
@@ -163,7 +163,7 @@ def read_progress(place: Path) -> Progress:
         return Progress(**progress, kept=kept)
 
 
-def noise_of_step(seed: int, step: int, process: int) -> None:
+def seed_step(seed: int, step: int, process: int) -> None:
     """Let all noise of a step, on this process, follow from the three numbers alone."""
     digest = hashlib.sha256(f"{seed}/{step}/{process}".encode()).digest()
     number = int.from_bytes(digest[:8], "little") >> 1

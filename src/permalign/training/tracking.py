@@ -8,8 +8,8 @@ from typing import Self
 
 from permalign.errors import DataError
 from permalign.files import write_text
-from permalign.training.display import Display
-from permalign.training.run_dir import RunDirectory
+from permalign.training.progress_display import Display
+from permalign.training.run_directory import RunDirectory
 
 
 class Tracker:

@@ -9,11 +9,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from permalign.errors import ConfigError, PermalignError
 from permalign.files import write_text
-from permalign.training.display import Display
 from permalign.training.experiments import SettingError, load_changed_values, merged
+from permalign.training.launch import train
 from permalign.training.options import RunOptions
+from permalign.training.progress_display import Display
 from permalign.training.ranges import Range, Value, default_ranges
-from permalign.training.running import train
 
 BEST = "best.yaml"
 COMPLETE = (optuna.trial.TrialState.COMPLETE,)

@@ -136,7 +136,7 @@ def read(model: Transducer, sentence: str | Sequence[str]) -> EncodedSentence:
             states = encoder(states, lengths)
         reordering = model.reorderer(source, lengths, states)
     return EncodedSentence(
-        model, words, tuple(model.source.units(words)), source, lengths, states, reordering
+        model, words, tuple(model.source.tokenize(words)), source, lengths, states, reordering
     )
 
 
@@ -197,7 +197,7 @@ def build_trace(
     """Everything about one order of a sentence and one output."""
     distribution = sentence.distribution
     found = aligned(sentence, order, output)
-    target = tuple(sentence.model.target.pieces(output))
+    target = tuple(sentence.model.target.convert_ids_to_tokens(output))
     order_log_prob = None
     if distribution is not None and order is not None:
         order_log_prob = finite(float(distribution.double().log_prob(_row(order, sentence))))

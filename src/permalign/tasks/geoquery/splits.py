@@ -19,7 +19,7 @@ from importlib.resources import files
 from itertools import chain
 from random import Random
 
-from permalign.tasks.seeded import shuffled
+from permalign.tasks.seeded_random import shuffled
 
 _SPLITS = files("permalign.tasks").joinpath("splits", "geoquery.json")
 QUESTIONS = 880

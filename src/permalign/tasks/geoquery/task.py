@@ -7,16 +7,16 @@ from typing import cast
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
+from permalign.tasks.data_folder import dataset_file
 from permalign.tasks.geoquery.corpus import Question, read_corpus
+from permalign.tasks.geoquery.entities import entities_of
 from permalign.tasks.geoquery.executor import Denotation, Executor
 from permalign.tasks.geoquery.funql import read_funql, unmask, write_funql
 from permalign.tasks.geoquery.geobase import read_geobase
-from permalign.tasks.geoquery.names import names_of
 from permalign.tasks.geoquery.signatures import program_grammar
 from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, QUESTIONS, TUNING, split_ids, tuning_ids
 from permalign.tasks.geoquery.world import World, world_of
 from permalign.tasks.grammar import Grammar
-from permalign.tasks.location import dataset_file
 from permalign.tasks.program import DEEPEST, Program, bracketed
 
 
@@ -49,9 +49,9 @@ class GeoQuery(Task):
         return program_grammar(self.write_all)
 
     @cached_property
-    def names(self) -> Mapping[str, str]:
-        """What Geobase has a name for, as English writes it; see `names_of`."""
-        return names_of(self._world)
+    def entities(self) -> Mapping[str, str]:
+        """What Geobase has a name for, as English writes it; see `entities_of`."""
+        return entities_of(self._world)
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:

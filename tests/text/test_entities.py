@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from permalign.errors import DataError
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS, UNKNOWN_ID, report_unknown
+from permalign.text.entities import EntityVocabulary
 from permalign.text.loading import load_codec
-from permalign.text.names import NamedWords
 from permalign.text.vocabulary import Vocabulary
 
 NAMES = {"york": "cityid", "new york": "cityid/stateid", "new york city": "cityid", "utah": "stateid"}
@@ -16,11 +16,11 @@ QUESTIONS = [sentence.split() for sentence in ("rivers in utah", "new rivers", "
 
 @pytest.fixture
 def words():
-    return NamedWords.build(QUESTIONS, NAMES)
+    return EntityVocabulary.build(QUESTIONS, NAMES)
 
 
 def read(words, sentence):
-    return words.pieces(words.encode(sentence.split()))
+    return words.convert_ids_to_tokens(words.encode(sentence.split()))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def read(words, sentence):
 )
 def test_the_longest_name_is_read_as_its_kind(words, sentence, kinds, units):
     assert read(words, sentence) == kinds
-    assert words.units(sentence.split()) == units
+    assert words.tokenize(sentence.split()) == units
 
 
 def test_a_kind_that_training_lacks_is_unknown_and_names_are_no_words(words):
@@ -47,26 +47,26 @@ def test_a_kind_that_training_lacks_is_unknown_and_names_are_no_words(words):
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6)))
 def test_without_names_it_is_a_vocabulary(corpus):
-    words, vocabulary = NamedWords.build(corpus, {}), Vocabulary.build(corpus)
+    words, vocabulary = EntityVocabulary.build(corpus, {}), Vocabulary.build(corpus)
     for sentence in corpus:
         assert words.encode(sentence) == vocabulary.encode(sentence)
-        assert words.units(sentence) == sentence
+        assert words.tokenize(sentence) == sentence
         numbers = [BEGIN_ID, *words.encode(sentence), END_ID, PADDING_ID]
         assert words.decode(numbers) == vocabulary.decode(numbers)
 
 
 def test_rare_words_are_cut_off_and_kinds_count_as_words():
-    words = NamedWords.build(QUESTIONS, NAMES, minimum_count=2)
+    words = EntityVocabulary.build(QUESTIONS, NAMES, min_frequency=2)
     assert read(words, "rivers in utah") == ["rivers", "<unk>", "<unk>"]
-    assert len(NamedWords.build(QUESTIONS, NAMES, maximum_size=1)) == len(SPECIALS) + 1
+    assert len(EntityVocabulary.build(QUESTIONS, NAMES, max_size=1)) == len(SPECIALS) + 1
 
 
 def test_what_is_saved_is_loaded(words, tmp_path):
     path = tmp_path / "source.json"
     words.save(path)
-    assert NamedWords.load(path) == load_codec(path) == words
+    assert EntityVocabulary.load(path) == load_codec(path) == words
     assert hash(load_codec(path)) == hash(words)
-    assert words != NamedWords.build(QUESTIONS, {})
+    assert words != EntityVocabulary.build(QUESTIONS, {})
 
 
 @pytest.mark.parametrize(

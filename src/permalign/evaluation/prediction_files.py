@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from permalign.errors import DataError
-from permalign.evaluation.answers import Answer
+from permalign.evaluation.judging import JudgedPrediction
 from permalign.evaluation.report import Report
 from permalign.files import write_lines
 from permalign.tasks.base import Example
-from permalign.tasks.files import read_text
+from permalign.tasks.text_files import read_text
 
 JUDGEMENTS = ("executes_right", "well_formed")
 
@@ -21,47 +21,49 @@ def write_predictions(path: str | Path, report: Report) -> None:
 
     The file appears complete or not at all, and replaces one that is there.
     """
-    write_lines(Path(path), (prediction_line(answer) for answer in report.answers))
+    write_lines(Path(path), (prediction_line(prediction) for prediction in report.predictions))
 
 
-def prediction_line(answer: Answer) -> str:
-    """One answer as a line of JSON, without its line end; a score of -inf is null.
+def prediction_line(prediction: JudgedPrediction) -> str:
+    """One prediction as a line of JSON, without its line end; a score of -inf is null.
 
-    >>> prediction_line(Answer(Example(("a", "b"), ("x",), "7"), ("x",), -0.5, True))
+    >>> prediction_line(JudgedPrediction(Example(("a", "b"), ("x",), "7"), ("x",), -0.5, True))
     '{"id": "7", "source": ["a", "b"], "target": ["x"], "output": ["x"], "score": -0.5, "correct": true}'
     """
-    example = answer.example
+    example = prediction.example
     record: dict[str, object] = {
         "id": example.id,
         "source": example.source,
         "target": example.target,
-        "output": answer.tokens,
-        "score": answer.score if isfinite(answer.score) else None,
-        "correct": answer.correct,
+        "output": prediction.tokens,
+        "score": prediction.score if isfinite(prediction.score) else None,
+        "correct": prediction.correct,
     }
-    record |= {name: getattr(answer, name) for name in JUDGEMENTS if getattr(answer, name) is not None}
+    record |= {
+        name: getattr(prediction, name) for name in JUDGEMENTS if getattr(prediction, name) is not None
+    }
     if example.meta:
         record["meta"] = dict(example.meta)
     return json.dumps(record, ensure_ascii=False)
 
 
-def read_predictions(path: str | Path) -> tuple[Answer, ...]:
-    """The answers that `write_predictions` wrote; anything else is a `DataError` with the line."""
-    answers = tuple(_answer(text, Path(path), number) for number, text in read_text(path).lines)
-    if not answers:
+def read_predictions(path: str | Path) -> tuple[JudgedPrediction, ...]:
+    """The predictions that `write_predictions` wrote; anything else is a `DataError` with the line."""
+    predictions = tuple(_prediction(text, Path(path), number) for number, text in read_text(path).lines)
+    if not predictions:
         raise DataError("the file has no predictions.", path)
-    return answers
+    return predictions
 
 
 def write_text(folder: str | Path, name: str, report: Report) -> tuple[Path, Path]:
     """Write references and outputs as ``name.ref`` and ``name.hyp``, one sentence a line; returns their paths."""
     references, outputs = (Path(folder) / f"{name}.{kind}" for kind in ("ref", "hyp"))
-    write_lines(references, (answer.reference for answer in report.answers))
-    write_lines(outputs, (answer.text for answer in report.answers))
+    write_lines(references, (prediction.reference for prediction in report.predictions))
+    write_lines(outputs, (prediction.text for prediction in report.predictions))
     return references, outputs
 
 
-def _answer(text: str, path: Path, number: int) -> Answer:
+def _prediction(text: str, path: Path, number: int) -> JudgedPrediction:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
@@ -73,7 +75,7 @@ def _answer(text: str, path: Path, number: int) -> Answer:
             _tokens(record, "source"), _tokens(record, "target"), str(record["id"]), record.get("meta") or {}
         )
         score = record["score"]
-        return Answer(
+        return JudgedPrediction(
             example,
             _tokens(record, "output"),
             -inf if score is None else float(score),

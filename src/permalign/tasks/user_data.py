@@ -14,15 +14,21 @@ from pathlib import Path
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example
-from permalign.tasks.files import read_table, read_text
-from permalign.tasks.location import dataset_file
-from permalign.tasks.pool import PARTS, Cut, Pool, PooledTask, cut_by_options
+from permalign.tasks.data_folder import dataset_file
+from permalign.tasks.partitions import (
+    PARTS,
+    Partition,
+    PartitionedExamples,
+    PartitionedTask,
+    partition_examples,
+)
+from permalign.tasks.text_files import read_table, read_text
 
 CONDITION_COLUMNS = {"split": "iid", "iid": "iid", "temp": "temp", "len": "len"}
 SUFFIXES = (".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz")
 
 
-class Own(PooledTask):
+class UserData(PartitionedTask):
     """Examples from a file or a folder.
 
     Args:
@@ -33,7 +39,7 @@ class Own(PooledTask):
         test_size: the same for test.
         longest_in_train: without a split column, adds the condition ``len``: longer sources are not trained
             on but halved into dev and test.
-        seed: of the random cuts.
+        seed: of the random partitions.
     """
 
     name = "own"
@@ -61,21 +67,21 @@ class Own(PooledTask):
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that the file or folder has."""
-        return tuple(f"{condition}/{part}" for condition, cut in self.pool.cuts.items() for part in cut)
+        return tuple(f"{condition}/{part}" for condition, cut in self.data.partitions.items() for part in cut)
 
-    def _load(self) -> Pool:
+    def _load(self) -> PartitionedExamples:
         return self._load_folder() if self._path.is_dir() else self._load_file()
 
-    def _load_folder(self) -> Pool:
+    def _load_folder(self) -> PartitionedExamples:
         examples: list[Example] = []
-        cuts: dict[str, dict[str, Sequence[int]]] = {}
+        partitions: dict[str, dict[str, Sequence[int]]] = {}
         for condition, part, path in _split_files(self._path):
             begin = len(examples)
             examples.extend(example for example, _ in self._read(path))
-            cuts.setdefault(condition, {})[part] = range(begin, len(examples))
-        return Pool(examples, cuts, self._notes())
+            partitions.setdefault(condition, {})[part] = range(begin, len(examples))
+        return PartitionedExamples(examples, partitions, self._notes())
 
-    def _load_file(self) -> Pool:
+    def _load_file(self) -> PartitionedExamples:
         examples: list[Example] = []
         places: dict[str, dict[str, list[int]]] = {}
         for place, (example, parts) in enumerate(self._read(self._path)):
@@ -84,7 +90,7 @@ class Own(PooledTask):
                 cut[part].append(place)
             examples.append(example)
         if not places:
-            cuts: Mapping[str, Cut] = cut_by_options(
+            partitions: Mapping[str, Partition] = partition_examples(
                 examples,
                 self._path,
                 dev_size=self._dev_size,
@@ -92,8 +98,8 @@ class Own(PooledTask):
                 longest_in_train=self._longest_in_train,
                 seed=self._seed,
             )
-            return Pool(examples, cuts)
-        return Pool(examples, places, self._notes())
+            return PartitionedExamples(examples, partitions)
+        return PartitionedExamples(examples, places, self._notes())
 
     def _notes(self) -> tuple[str, ...]:
         """What to say where the data brings its own splits."""
@@ -130,7 +136,7 @@ class Own(PooledTask):
         return Example(source, target, str(record.get("id", number)), {**rest, **meta})
 
 
-class Documentation(Own):
+class ChineseEnglishDocs(UserData):
     """Sentences of Chinese software documentation and their English originals, from docs.tsv.gz.
 
     Written, technical prose as a free stand-in for FBIS: ``len`` is English of at most 29 tokens against
@@ -145,7 +151,7 @@ class Documentation(Own):
         self._data_dir = data_dir
         super().__init__("docs.tsv.gz", source_column="zh", target_column="en")
 
-    def _load(self) -> Pool:
+    def _load(self) -> PartitionedExamples:
         self._path = dataset_file("zh-en", "docs.tsv.gz", self._data_dir)
         return super()._load()
 

@@ -27,7 +27,7 @@ class SavedInterrupt(KeyboardInterrupt):
         self.run, self.step = run, step
 
 
-class Interrupts:
+class InterruptHandler:
     """Takes note of Ctrl-C (and of a polite kill) while it is open; a second one ends the program at once."""
 
     def __init__(self, accelerator: Accelerator) -> None:
@@ -46,7 +46,7 @@ class Interrupts:
         for one, handler in self._before.items():
             signal.signal(one, handler)
 
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         """Whether any process was interrupted; all of them ask at the same place, and get the same answer."""
         if self._noted:
             self._accelerator.set_trigger()

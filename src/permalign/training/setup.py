@@ -8,16 +8,16 @@ from random import Random
 import torch
 
 from permalign.errors import ConfigError, unknown_name
-from permalign.evaluation import main_metric, report_of
+from permalign.evaluation import main_metric, make_report
 from permalign.evaluation.metrics import TRANSLATION_METRICS, is_translation
 from permalign.files import fingerprint
 from permalign.heads.base import Head
 from permalign.model import Transducer
 from permalign.tasks.base import Example, Task
-from permalign.tasks.seeded import shuffled
+from permalign.tasks.seeded_random import shuffled
 from permalign.text.batching import Batches
 from permalign.text.codec import SPECIALS, Codec
-from permalign.text.names import NamedWords
+from permalign.text.entities import EntityVocabulary
 from permalign.text.subwords import Subwords
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.options import RunOptions, SideOptions
@@ -27,7 +27,7 @@ METRICS = ("exact_match", "token_accuracy", "execution_accuracy", "well_formed")
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TrainingSetup:
     """What a run is about.
 
     Attributes:
@@ -59,7 +59,7 @@ class Prepared:
         return min(limits)
 
 
-def prepare(options: RunOptions) -> Prepared:
+def prepare(options: RunOptions) -> TrainingSetup:
     """Read the data, learn the vocabularies and make the model."""
     task = options.make_task()
     _require_possible_metric(options, task)
@@ -78,7 +78,7 @@ def prepare(options: RunOptions) -> Prepared:
     model = Transducer(options.model, source, target)
     written = writable(options, model, examples)
     unread = len(written) - len(readable(options, model, written))
-    return Prepared(
+    return TrainingSetup(
         task,
         _batches(options, written, source, target),
         _some(dev, options.training.dev_examples),
@@ -101,7 +101,7 @@ def _require_possible_metric(options: RunOptions, task: Task) -> None:
 def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
     """What is best on dev, seen to be one that the task has."""
     metric = options.training.metric or main_metric(task)
-    known = report_of(task, [(dev[0], dev[0].target, 0.0)]).metrics
+    known = make_report(task, [(dev[0], dev[0].target, 0.0)]).metrics
     if metric not in known:
         raise ConfigError("training.metric: " + unknown_name(f"metric of {task.name}", metric, known))
     return metric
@@ -111,7 +111,7 @@ def _names(options: RunOptions, task: Task) -> Mapping[str, str] | None:
     """The names to read as their kinds; None if names are read as they are."""
     if not options.text.source.names:
         return None
-    if names := task.names:
+    if names := task.entities:
         return names
     raise ConfigError(f"text.source.names: the task {task.name} knows no names. Leave it out.")
 
@@ -126,11 +126,11 @@ def learn_codec(
         except ValueError as error:
             raise ConfigError(f"text: {error}") from None
     minimum, size = options.minimum_count, options.size
-    vocabulary: Vocabulary | NamedWords
+    vocabulary: Vocabulary | EntityVocabulary
     if names is None:
-        vocabulary = Vocabulary.build(sentences, minimum_count=minimum, maximum_size=size)
+        vocabulary = Vocabulary.build(sentences, min_frequency=minimum, max_size=size)
     else:
-        vocabulary = NamedWords.build(sentences, names, minimum_count=minimum, maximum_size=size)
+        vocabulary = EntityVocabulary.build(sentences, names, min_frequency=minimum, max_size=size)
     if len(vocabulary) == len(SPECIALS):
         raise ConfigError(
             f"text: no word of the training data occurs {options.minimum_count} times. Lower minimum_count."
@@ -147,8 +147,8 @@ def _batches(options: RunOptions, examples: Sequence[Example], source: Codec, ta
             target,
             training.token_budget,
             seed=options.seed,
-            maximum_examples=training.batch_size,
-            short_to_long=training.short_to_long,
+            batch_size=training.batch_size,
+            curriculum_epochs=training.short_to_long,
         )
     except ValueError as error:
         raise ConfigError(f"training.token_budget: {error}") from None

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from permalign.errors import DataError, PermalignError, UsageError
-from permalign.tasks.catalogue import DOWNLOADS, Download, RemoteFile
-from permalign.tasks.fetch import Patience, fetch, find_download
+from permalign.tasks.download import Patience, fetch, find_download
+from permalign.tasks.download_catalogue import DOWNLOADS, Download, RemoteFile
 
 CONTENT = bytes(range(256)) * 2000
 HALF = len(CONTENT) // 2

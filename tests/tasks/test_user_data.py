@@ -4,7 +4,7 @@ import pytest
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example
-from permalign.tasks.own import Documentation, Own
+from permalign.tasks.user_data import ChineseEnglishDocs, UserData
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_json_lines_with_splits(write):
         '{"source": "a b", "target": ["x", "y z"], "split": "train", "author": "me", "id": 7}\n'
         '{"source": ["c"], "target": "z", "split": "test"}\n',
     )
-    task = Own(path)
+    task = UserData(path)
     assert task.splits == ("iid/train", "iid/dev", "iid/test")
     assert task.examples("iid/train") == [Example(("a", "b"), ("x", "y z"), "7", {"author": "me"})]
     assert task.examples("iid/dev") == []
@@ -33,26 +33,26 @@ def test_json_lines_with_splits(write):
 
 def test_a_whole_surrogate_pair_is_a_character(write):
     path = write("own.jsonl", '{"source": "\\ud83d\\ude00", "target": "b", "split": "train"}\n')
-    assert Own(path).examples("iid/train")[0].source == ("😀",)
+    assert UserData(path).examples("iid/train")[0].source == ("😀",)
 
 
 def test_tab_separated_values_without_splits_are_cut_by_seed(write):
     rows = "".join(f"{'w ' * (i % 5 + 1)}\tt{i}\n" for i in range(20))
-    task = Own(write("own.tsv", "source\ttarget\n" + rows), longest_in_train=3)
+    task = UserData(write("own.tsv", "source\ttarget\n" + rows), longest_in_train=3)
     assert [len(task.examples(split)) for split in task.splits] == [16, 2, 2, 12, 4, 4]
     assert {len(example.source) for example in task.examples("len/test")} <= {4, 5}
 
 
 def test_other_columns_can_be_the_source_and_the_target(write):
     path = write("own.tsv", "de\ten\tlen\nja\tyes\ttrain\nnein\tno\ttest\n")
-    task = Own(path, source_column="en", target_column="de")
+    task = UserData(path, source_column="en", target_column="de")
     assert task.examples("len/test") == [Example(("no",), ("nein",), "3")]
 
 
 def test_splits_in_the_data_win_over_sizes_and_say_so(write):
     path = write("own.tsv", "source\ttarget\tsplit\na\tb\ttrain\nc\td\tdev\n")
-    assert Own(path).notes == ()
-    task = Own(path, test_size=1)
+    assert UserData(path).notes == ()
+    task = UserData(path, test_size=1)
     assert [len(task.examples(split)) for split in task.splits] == [1, 1, 0]
     assert task.notes[0].endswith("the sizes asked for do not count.")
 
@@ -60,7 +60,7 @@ def test_splits_in_the_data_win_over_sizes_and_say_so(write):
 def test_a_folder_has_one_file_for_each_split(write, tmp_path):
     write("folder/train.jsonl", '{"source": "a", "target": "b"}\n' * 2)
     write("folder/len/test.tsv", "source\ttarget\na\tb\n")
-    task = Own(tmp_path / "folder")
+    task = UserData(tmp_path / "folder")
     assert task.splits == ("iid/train", "len/test")
     assert [len(task.examples(split)) for split in task.splits] == [2, 1]
 
@@ -101,7 +101,7 @@ def test_a_folder_has_one_file_for_each_split(write, tmp_path):
 def test_malformed_lines_are_named(write, name, text, line, words):
     path = write(name, text)
     with pytest.raises(DataError) as caught:
-        Own(path).examples("iid/train")
+        UserData(path).examples("iid/train")
     assert str(caught.value).startswith(f"{path}, line {line}: ")
     assert words in str(caught.value)
 
@@ -116,23 +116,23 @@ def test_malformed_lines_are_named(write, name, text, line, words):
 )
 def test_a_file_without_examples_is_refused(write, name, text, words):
     with pytest.raises(DataError) as caught:
-        Own(write(name, text)).examples("iid/train")
+        UserData(write(name, text)).examples("iid/train")
     assert words in str(caught.value)
 
 
 def test_a_folder_without_or_with_too_many_files_is_refused(write, tmp_path):
     with pytest.raises(DataError, match="there is no file that ends in"):
-        Own(tmp_path).examples("iid/train")
+        UserData(tmp_path).examples("iid/train")
     for name in ("train.jsonl", "train.tsv"):
         write(name, json.dumps({"source": "a", "target": "b"}))
     with pytest.raises(
         DataError, match="does not fit: a folder has at most one file for each of train, dev, test"
     ):
-        Own(tmp_path).examples("iid/train")
+        UserData(tmp_path).examples("iid/train")
 
 
 def test_the_documentation_corpus(data_dir):
-    task = Documentation(data_dir)
+    task = ChineseEnglishDocs(data_dir)
     assert [len(task.examples(split)) for split in task.splits] == [88_195, 2_000, 2_000, 90_873, 661, 661]
     assert {len(example.target) for example in task.examples("len/test")} == {30}
     assert max(len(example.target) for example in task.examples("len/train")) == 29
@@ -143,4 +143,4 @@ def test_a_key_that_stands_twice_is_refused(tmp_path):
     path = tmp_path / "own.jsonl"
     path.write_text('{"source": "a", "target": "b"}\n{"source": "a", "source": "c", "target": "b"}\n')
     with pytest.raises(DataError, match=r"line 2: the key 'source' stands there twice"):
-        Own(path).examples("iid/train")
+        UserData(path).examples("iid/train")

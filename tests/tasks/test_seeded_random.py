@@ -1,7 +1,7 @@
 import random
 from collections import Counter
 
-from permalign.tasks.seeded import below, pick, shuffled
+from permalign.tasks.seeded_random import below, pick, shuffled
 
 
 def test_shuffling_is_what_the_standard_library_does_today():

@@ -16,11 +16,11 @@ from accelerate import Accelerator, DistributedDataParallelKwargs
 
 from permalign.files import exclusive_lock
 from permalign.training import loop
-from permalign.training.display import Display, default_display
 from permalign.training.options import RunOptions
-from permalign.training.preparation import Prepared, prepare
-from permalign.training.run_dir import LOCK, RunDirectory
+from permalign.training.progress_display import Display, default_display
+from permalign.training.run_directory import LOCK, RunDirectory
 from permalign.training.session import Session
+from permalign.training.setup import TrainingSetup, prepare
 from permalign.training.state import Progress
 
 
@@ -89,7 +89,7 @@ def make_accelerator() -> Accelerator:
 
 def _sit(
     options: RunOptions,
-    prepared: Prepared,
+    prepared: TrainingSetup,
     run: RunDirectory,
     accelerator: Accelerator,
     display: Display | None,

@@ -1,4 +1,4 @@
-"""Tasks whose splits are cuts of one pool of examples, and the ways to cut it.
+"""Tasks whose splits are partitions of one pool of examples, and the ways to cut it.
 
 A cut gives each part (``train``, ``dev``, ``test``) the places of its examples in the pool, in the order of
 the pool. Cuts are drawn from a seed, or follow from a length, or were drawn once and are shipped as lists of
@@ -17,45 +17,45 @@ from typing import Literal
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
-from permalign.tasks.seeded import shuffled
+from permalign.tasks.seeded_random import shuffled
 
 PARTS = ("train", "dev", "test")
 
-Cut = Mapping[str, Sequence[int]]
+Partition = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class PartitionedExamples:
     """All examples of a task, for each condition (``iid``, ``len``) its cut, and what was left out."""
 
     examples: Sequence[Example]
-    cuts: Mapping[str, Cut]
+    partitions: Mapping[str, Partition]
     notes: tuple[str, ...] = ()
 
     def part(self, split: str) -> list[Example]:
         """The examples of the split ``condition/part``."""
         condition, _, part = split.partition("/")
-        return [self.examples[place] for place in self.cuts[condition][part]]
+        return [self.examples[place] for place in self.partitions[condition][part]]
 
 
-class PooledTask(Task):
+class PartitionedTask(Task):
     """A task that is read once, when its examples are first asked for, and then cut."""
 
     conditions: tuple[str, ...]
 
     @abstractmethod
-    def _load(self) -> Pool:
+    def _load(self) -> PartitionedExamples:
         """Read the examples and cut them; called once."""
 
     @cached_property
-    def pool(self) -> Pool:
-        """All examples and their cuts."""
+    def data(self) -> PartitionedExamples:
+        """All examples and their partitions."""
         return self._load()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What was left out on reading."""
-        return self.pool.notes
+        return self.data.notes
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -66,13 +66,13 @@ class PooledTask(Task):
         """The examples of one split, in the order of the pool."""
         if split not in self.splits:
             raise self.unknown_split(split)
-        return self.pool.part(split)
+        return self.data.part(split)
 
 
-def seeded_cut(size: int, dev: int, test: int, seed: int) -> dict[str, list[int]]:
+def random_partition(size: int, dev: int, test: int, seed: int) -> dict[str, list[int]]:
     """Draw ``dev`` and ``test`` of ``size`` places without replacement; the rest is ``train``.
 
-    >>> seeded_cut(6, 1, 2, seed=0)
+    >>> random_partition(6, 1, 2, seed=0)
     {'train': [0, 3, 5], 'dev': [4], 'test': [1, 2]}
     """
     if dev < 0 or test < 0 or dev + test >= size:
@@ -81,10 +81,10 @@ def seeded_cut(size: int, dev: int, test: int, seed: int) -> dict[str, list[int]
     return _cut(size, dev=order[:dev], test=order[dev : dev + test])
 
 
-def length_cut(lengths: Sequence[int], longest_in_train: int, seed: int) -> dict[str, list[int]]:
+def partition_by_length(lengths: Sequence[int], longest_in_train: int, seed: int) -> dict[str, list[int]]:
     """Train on what is short; halve what is longer into ``dev`` and ``test``.
 
-    >>> length_cut([3, 9, 4, 8], longest_in_train=4, seed=0)
+    >>> partition_by_length([3, 9, 4, 8], longest_in_train=4, seed=0)
     {'train': [0, 2], 'dev': [1], 'test': [3]}
     """
     long = [place for place, length in enumerate(lengths) if length > longest_in_train]
@@ -93,7 +93,7 @@ def length_cut(lengths: Sequence[int], longest_in_train: int, seed: int) -> dict
     return _cut(len(lengths), dev=order[:half], test=order[half:])
 
 
-def cut_by_options(
+def partition_examples(
     examples: Sequence[Example],
     path: Path,
     *,
@@ -102,8 +102,8 @@ def cut_by_options(
     longest_in_train: int | None,
     measured_side: Literal["source", "target"] = "source",
     seed: int,
-) -> dict[str, Cut]:
-    """Cut a pool that comes without splits; ``path`` is where it was read, for the error message."""
+) -> dict[str, Partition]:
+    """Partition a pool that comes without splits; ``path`` is where it was read, for the error message."""
     tenth = max(1, len(examples) // 10)
     dev = tenth if dev_size is None else dev_size
     test = tenth if test_size is None else test_size
@@ -113,14 +113,14 @@ def cut_by_options(
             "usable examples. Ask for fewer with --dev-size and --test-size.",
             path,
         )
-    cuts: dict[str, Cut] = {"iid": seeded_cut(len(examples), dev, test, seed)}
+    partitions: dict[str, Partition] = {"iid": random_partition(len(examples), dev, test, seed)}
     if longest_in_train is not None:
         lengths = [len(pair.source if measured_side == "source" else pair.target) for pair in examples]
-        cuts["len"] = length_cut(lengths, longest_in_train, seed)
-    return cuts
+        partitions["len"] = partition_by_length(lengths, longest_in_train, seed)
+    return partitions
 
 
-def shipped_cut(name: str, condition: str, size: int) -> dict[str, list[int]]:
+def shipped_partition(name: str, condition: str, size: int) -> dict[str, list[int]]:
     """The cut that is shipped for a task; whatever it does not name is ``train``."""
     text = files("permalign.tasks").joinpath("splits", f"{name}.json").read_text(encoding="utf-8")
     parts = json.loads(text)[condition]

@@ -4,18 +4,18 @@ from math import inf
 import pytest
 
 from permalign.errors import DataError
-from permalign.evaluation import Answer, Report, read_predictions, write_predictions
+from permalign.evaluation import JudgedPrediction, Report, read_predictions, write_predictions
 from permalign.tasks.base import Example
 
 ANSWERS = (
-    Answer(Example(("a", "b"), ("x",), "7", {"depth": 3}), ("x", "y z"), -0.25, False, True, False),
-    Answer(Example(("彼", "。"), ("he", "."), "8"), (), -inf, False),
+    JudgedPrediction(Example(("a", "b"), ("x",), "7", {"depth": 3}), ("x", "y z"), -0.25, False, True, False),
+    JudgedPrediction(Example(("彼", "。"), ("he", "."), "8"), (), -inf, False),
 )
 
 
 def test_what_is_written_is_read_back(tmp_path):
     path = tmp_path / "len" / "test.jsonl"
-    write_predictions(path, Report({}, answers=ANSWERS))
+    write_predictions(path, Report({}, predictions=ANSWERS))
     assert read_predictions(path) == ANSWERS
     records = [json.loads(line, parse_constant=pytest.fail) for line in path.read_text().splitlines()]
     assert records[1] == {

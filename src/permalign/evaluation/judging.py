@@ -1,4 +1,4 @@
-"""A model's answer to one example, judged by the example's task."""
+"""A model's prediction to one example, judged by the example's task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from permalign.tasks.base import Example, Task
 
 @runtime_checkable
 class Executes(Protocol):
-    """A task whose outputs are programs that answer something."""
+    """A task whose outputs are programs that prediction something."""
 
     def gives_same_answer(self, example: Example, output: Sequence[str]) -> bool:
-        """Whether an output answers what the example's own target does."""
+        """Whether an output predictions what the example's own target does."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JudgedPrediction:
     """What a model wrote for an example, and how the task judges it.
 
     Attributes:
@@ -25,7 +25,7 @@ class Answer:
         tokens: what the model wrote.
         score: the log-probability the model gave it; -inf where no output was allowed.
         correct: whether it is right as the task says (exact match).
-        executes_right: whether it answers what the target does; None where nothing can be executed.
+        executes_right: whether it predictions what the target does; None where nothing can be executed.
         well_formed: whether the task's grammar reads it; None where there is no grammar.
     """
 
@@ -49,15 +49,15 @@ class Answer:
 
 def judge(
     task: Task, example: Example, tokens: Sequence[str], score: float, *, execute: bool = True
-) -> Answer:
-    """An answer with the task's judgements.
+) -> JudgedPrediction:
+    """An prediction with the task's judgements.
 
     Raises:
         DataError: what an execution needs is not there; ``execute=False`` leaves that judgement out.
     """
     output = tuple(tokens)
     executes = executes_right(task, example, output) if execute and isinstance(task, Executes) else None
-    return Answer(
+    return JudgedPrediction(
         example, output, score, task.is_correct(example, output), executes, well_formed(task, output)
     )
 
@@ -74,7 +74,7 @@ def well_formed(task: Task, tokens: Sequence[str]) -> bool | None:
 
 
 def executes_right(task: Executes, example: Example, tokens: Sequence[str]) -> bool:
-    """Whether an output answers what the target does; one that cannot be executed does not."""
+    """Whether an output predictions what the target does; one that cannot be executed does not."""
     try:
         return task.gives_same_answer(example, tokens)
     except ValueError:

@@ -12,7 +12,7 @@ PLACES = {"task.path", "task.source_file", "task.target_file", "task.data_dir"}
 
 
 @dataclass(frozen=True)
-class Conditions:
+class ResumeConditions:
     """Under which a run goes on.
 
     Attributes:
@@ -53,7 +53,7 @@ class Conditions:
         except (KeyError, TypeError, ConfigError, UsageError) as error:
             raise ValueError(f"conditions of the run: {error}") from None
 
-    def differences(self, now: "Conditions") -> list[str]:
+    def differences(self, now: "ResumeConditions") -> list[str]:
         """In plain words, the weightiest first."""
         found = []
         if self.data != now.data:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from permalign.errors import DataError
-from permalign.tasks.catalogue import DOWNLOADS, download_of
-from permalign.tasks.location import cache_folder, data_root, dataset_file
+from permalign.tasks.data_folder import cache_folder, data_root, dataset_file
+from permalign.tasks.download_catalogue import DOWNLOADS, download_of
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from permalign.errors import DataError
-from permalign.tasks.catalogue import download_of
+from permalign.tasks.download_catalogue import download_of
 
 ENVIRONMENT_VARIABLE = "PERMALIGN_DATA"
 

@@ -17,8 +17,8 @@ from urllib.request import Request, urlopen
 
 from permalign import __version__
 from permalign.errors import DataError, PermalignError, UsageError, unknown_name
-from permalign.tasks.catalogue import DOWNLOADS, Download, RemoteFile
-from permalign.tasks.location import data_root
+from permalign.tasks.data_folder import data_root
+from permalign.tasks.download_catalogue import DOWNLOADS, Download, RemoteFile
 
 Progress = Callable[[RemoteFile, int], None]
 """Called with a file and how many of its bytes are there."""

@@ -1,4 +1,4 @@
-"""Writing a task's splits as JSON lines, which `permalign.tasks.own` reads back."""
+"""Writing a task's splits as JSON lines, which `permalign.tasks.user_data` reads back."""
 
 import json
 from collections.abc import Sequence

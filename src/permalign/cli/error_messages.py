@@ -14,7 +14,7 @@ BROKEN_PIPE = 141
 
 
 @contextmanager
-def plain_endings() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Turn what a user can mend into a message without a stack trace; used to decorate each command.
 
     A wrong choice is an error of the command line (exit code 2), anything else a user can mend is 1. A reader

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
-from permalign.tasks.own import Own
-from permalign.tasks.statistics import task_statistics
-from permalign.tasks.writing import example_line, write_task
+from permalign.tasks.export import example_line, write_task
+from permalign.tasks.split_statistics import task_statistics
+from permalign.tasks.user_data import UserData
 
 
 class Toy(Task):
@@ -37,7 +37,7 @@ def test_what_is_written_reads_back(tmp_path):
         "len/train.jsonl",
         "len/test.jsonl",
     ]
-    task = Own(tmp_path / "new" / "folder")
+    task = UserData(tmp_path / "new" / "folder")
     assert task.splits == Toy.splits
     for split in Toy.splits:
         assert task.examples(split) == Toy().examples(split)

@@ -8,16 +8,16 @@ from permalign.text.codec import read_codec, write_codec
 from permalign.text.vocabulary import Vocabulary
 
 
-class NamedWords:
+class EntityVocabulary:
     """A `Vocabulary` that reads a known name, of one word or several, as one word: the kind of what it names.
 
     Names are looked for from left to right, the longest first. What was read so is not written again: `decode` gives
     the kinds.
 
-    >>> words = NamedWords.build([["rivers", "in", "new", "york"]], {"new york": "stateid", "utah": "stateid"})
-    >>> words.units(["rivers", "in", "utah"]), words.encode(["rivers", "in", "utah"])
+    >>> words = EntityVocabulary.build([["rivers", "in", "new", "york"]], {"new york": "stateid", "utah": "stateid"})
+    >>> words.tokenize(["rivers", "in", "utah"]), words.encode(["rivers", "in", "utah"])
     (['rivers', 'in', 'utah'], [5, 4, 6])
-    >>> words.units(["rivers", "in", "new", "york"]), words.encode(["rivers", "in", "new", "york"])
+    >>> words.tokenize(["rivers", "in", "new", "york"]), words.encode(["rivers", "in", "new", "york"])
     (['rivers', 'in', 'new york'], [5, 4, 6])
 
     Args:
@@ -39,20 +39,20 @@ class NamedWords:
         sentences: Iterable[Sequence[str]],
         names: Mapping[str, str],
         *,
-        minimum_count: int = 1,
-        maximum_size: int | None = None,
-    ) -> "NamedWords":
+        min_frequency: int = 1,
+        max_size: int | None = None,
+    ) -> "EntityVocabulary":
         """The words and kinds of the training sentences; as `Vocabulary.build`."""
         reader = cls(Vocabulary([]), names)
         read = [[kind for _, kind in reader._read(sentence)] for sentence in sentences]
-        return cls(Vocabulary.build(read, minimum_count=minimum_count, maximum_size=maximum_size), names)
+        return cls(Vocabulary.build(read, min_frequency=min_frequency, max_size=max_size), names)
 
     def __len__(self) -> int:
         return len(self._vocabulary)
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, NamedWords)
+            isinstance(other, EntityVocabulary)
             and self._vocabulary == other._vocabulary
             and self._names == other._names
         )
@@ -61,7 +61,7 @@ class NamedWords:
         return hash((self._vocabulary, len(self._names)))
 
     def __repr__(self) -> str:
-        return f"NamedWords: {self._vocabulary!r}, {len(self._names):,} names"
+        return f"EntityVocabulary: {self._vocabulary!r}, {len(self._names):,} names"
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """The number of each word, and of the kind of each name."""
@@ -71,13 +71,13 @@ class NamedWords:
         """The word or kind of each number up to the end, without padding and begin."""
         return self._vocabulary.decode(numbers)
 
-    def units(self, tokens: Sequence[str]) -> list[str]:
+    def tokenize(self, tokens: Sequence[str]) -> list[str]:
         """The words, and the names as they were written."""
         return [written for written, _ in self._read(tokens)]
 
-    def pieces(self, numbers: Iterable[int]) -> list[str]:
+    def convert_ids_to_tokens(self, numbers: Iterable[int]) -> list[str]:
         """The word or kind of each number."""
-        return self._vocabulary.pieces(numbers)
+        return self._vocabulary.convert_ids_to_tokens(numbers)
 
     def save(self, path: str | Path) -> None:
         """Write the words and the names as JSON."""
@@ -85,7 +85,7 @@ class NamedWords:
         write_codec(path, "named words", content)
 
     @classmethod
-    def load(cls, path: str | Path) -> "NamedWords":
+    def load(cls, path: str | Path) -> "EntityVocabulary":
         """Read what `save` wrote; anything else is a `DataError`."""
         _, content = read_codec(path, "named words")
         words, names = (
@@ -102,14 +102,14 @@ class NamedWords:
 
     def _read(self, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Each word twice; each name as it is written, and its kind."""
-        place = 0
-        while place < len(tokens):
-            for width in range(min(self._longest, len(tokens) - place), 0, -1):
-                written = tuple(tokens[place : place + width])
+        index = 0
+        while index < len(tokens):
+            for width in range(min(self._longest, len(tokens) - index), 0, -1):
+                written = tuple(tokens[index : index + width])
                 if written in self._kinds:
                     yield " ".join(written), self._kinds[written]
                     break
             else:
                 width = 1
-                yield tokens[place], tokens[place]
-            place += width
+                yield tokens[index], tokens[index]
+            index += width

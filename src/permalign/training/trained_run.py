@@ -16,21 +16,21 @@ import torch
 
 from permalign import __version__
 from permalign.errors import DataError, PermalignError, UsageError, unknown_name
-from permalign.evaluation import Answer, Report, evaluate, read_predictions, write_predictions
+from permalign.evaluation import JudgedPrediction, Report, evaluate, read_predictions, write_predictions
 from permalign.evaluation.metrics import is_translation
-from permalign.evaluation.predictions import write_text
+from permalign.evaluation.prediction_files import write_text
 from permalign.files import fingerprint, write_lines
 from permalign.model import Transducer
 from permalign.saving import CONFIG, SOURCE, TARGET, WEIGHTS
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_experiment
-from permalign.training.run_dir import RunDirectory
+from permalign.training.run_directory import RunDirectory
 
 LOADINGS = 3
 """How often to read a model that changes meanwhile, before giving up."""
 
 
-def load_model(name: str | Path, device: str | None = None) -> Transducer:
+def load_pretrained(name: str | Path, device: str | None = None) -> Transducer:
     """A model on a device; None for the first GPU, or the CPU if there is none.
 
     Raises:
@@ -58,14 +58,14 @@ def looks_like_path(name: str) -> bool:
     return "/" in name and Path(name).parent.is_dir()
 
 
-def fingerprint_of(folder: Path) -> str:
+def model_fingerprint(folder: Path) -> str:
     """Tells models apart by their files."""
     files = [(folder / name).read_bytes() for name in (CONFIG, WEIGHTS, SOURCE, TARGET)]
     return fingerprint([__version__.encode(), *files])
 
 
 @dataclass(frozen=True)
-class Search:
+class DecodingSettings:
     """How answers are looked for.
 
     Attributes:
@@ -79,7 +79,7 @@ class Search:
     batch_size: int = 64
 
 
-class Run:
+class TrainedRun:
     """A run, or one of its checkpoints.
 
     Args:
@@ -138,16 +138,16 @@ class Run:
     def _loaded(self) -> tuple[Transducer, str]:
         """The model with the fingerprint of the very files it was read from: training may replace them meanwhile."""
         for _ in range(LOADINGS):
-            before = fingerprint_of(self.model_folder)
-            model = load_model(self.model_folder, self.device)
-            if fingerprint_of(self.model_folder) == before:
+            before = model_fingerprint(self.model_folder)
+            model = load_pretrained(self.model_folder, self.device)
+            if model_fingerprint(self.model_folder) == before:
                 return model, before
         raise DataError(
             "changes while it is read. Try again when its run has paused or ended.", self.model_folder
         )
 
     @property
-    def predictions(self) -> Path:
+    def predictions_folder(self) -> Path:
         """The folder its answers are kept in."""
         folder = self.directory.predictions
         return folder if self.checkpoint is None else folder / self.checkpoint
@@ -163,9 +163,9 @@ class Run:
         if split not in self.task.splits:
             raise UsageError(unknown_name(f"split of {self.task.name}", split, self.task.splits))
 
-    def beam(self, search: Search) -> int:
+    def beam(self, decoding: DecodingSettings) -> int:
         """How many prefixes a search keeps."""
-        return self.options.training.beam if search.beam is None else search.beam
+        return self.options.training.beam if decoding.beam is None else decoding.beam
 
     def require_grammar(self) -> None:
         """An error where outputs cannot be kept to a grammar."""
@@ -174,10 +174,10 @@ class Run:
         if not isinstance(self.model.target, Vocabulary):
             raise PermalignError("a grammar speaks of whole words, but this model writes pieces of words.")
 
-    def evaluate(self, split: str, search: Search) -> Report:
+    def evaluate(self, split: str, decoding: DecodingSettings) -> Report:
         """Answer the examples of a split and judge the answers."""
         self.require_split(split)
-        if search.constrained:
+        if decoding.constrained:
             self.require_grammar()
         examples = self.task.examples(split)
         if not examples:
@@ -186,34 +186,38 @@ class Run:
             self.model,
             self.task,
             examples,
-            beam=self.beam(search),
-            constrained=search.constrained,
-            batch_size=search.batch_size,
+            beam=self.beam(decoding),
+            constrained=decoding.constrained,
+            batch_size=decoding.batch_size,
         )
         return replace(report, notes=(*report.notes, *self._seen_in_training(split)))
 
-    def write(self, split: str, search: Search, report: Report, folder: Path | None = None) -> list[Path]:
+    def write(
+        self, split: str, decoding: DecodingSettings, report: Report, folder: Path | None = None
+    ) -> list[Path]:
         """Keep the answers; returns the files, those for sacrebleu last: references, outputs."""
-        folder = folder or self.predictions
-        answers, record = folder / f"{split}.jsonl", folder / f"{split}.json"
+        folder = folder or self.predictions_folder
+        lines, record = folder / f"{split}.jsonl", folder / f"{split}.json"
         record.unlink(missing_ok=True)  # what it says holds no more once new answers are there
-        write_predictions(answers, report)
+        write_predictions(lines, report)
         text = write_text(folder, split, report) if is_translation(self.task) else ()
         found = {"metrics": report.metrics, "signatures": report.signatures, "notes": report.notes}
-        write_lines(record, [json.dumps(self._origin(split, search) | found, indent=2, ensure_ascii=False)])
-        return [answers, record, *text]
+        write_lines(record, [json.dumps(self._origin(split, decoding) | found, indent=2, ensure_ascii=False)])
+        return [lines, record, *text]
 
-    def answers(self, split: str, search: Search, *, again: bool = False) -> tuple[Answer, ...]:
+    def predictions(
+        self, split: str, decoding: DecodingSettings, *, again: bool = False
+    ) -> tuple[JudgedPrediction, ...]:
         """The answers that are kept, if this model gave them in this way; else new ones, which are kept."""
-        if not again and self._is_kept(split, search):
-            return read_predictions(self.predictions / f"{split}.jsonl")
-        report = self.evaluate(split, search)
-        self.write(split, search, report)
-        return report.answers
+        if not again and self._is_kept(split, decoding):
+            return read_predictions(self.predictions_folder / f"{split}.jsonl")
+        report = self.evaluate(split, decoding)
+        self.write(split, decoding, report)
+        return report.predictions
 
-    def _origin(self, split: str, search: Search) -> dict[str, object]:
+    def _origin(self, split: str, decoding: DecodingSettings) -> dict[str, object]:
         """All that answers depend on, as JSON has it."""
-        how = asdict(replace(search, beam=self.beam(search)))
+        how = asdict(replace(decoding, beam=self.beam(decoding)))
         del how["batch_size"]
         task = json.loads(json.dumps(self.options.task, default=str))
         examples = fingerprint(
@@ -222,17 +226,17 @@ class Run:
         )
         return {"task": task, "split": split, "examples": examples, "model": self._fingerprint, **how}
 
-    def _is_kept(self, split: str, search: Search) -> bool:
+    def _is_kept(self, split: str, decoding: DecodingSettings) -> bool:
         try:
-            record = json.loads((self.predictions / f"{split}.json").read_text(encoding="utf-8"))
+            record = json.loads((self.predictions_folder / f"{split}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return False
-        return isinstance(record, dict) and self._origin(split, search).items() <= record.items()
+        return isinstance(record, dict) and self._origin(split, decoding).items() <= record.items()
 
     @property
     def _fingerprint(self) -> str:
         """Of the model in use; before any is loaded, of the one that would be."""
-        return self._loaded[1] if "_loaded" in self.__dict__ else fingerprint_of(self.model_folder)
+        return self._loaded[1] if "_loaded" in self.__dict__ else model_fingerprint(self.model_folder)
 
     def _seen_in_training(self, split: str) -> tuple[str, ...]:
         """A note if the model has been trained on some of the examples."""

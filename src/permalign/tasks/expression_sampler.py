@@ -5,7 +5,7 @@ from random import Random
 
 from permalign.tasks.expressions import DEPTH_OF_A_DIGIT, DIGITS, OPERATORS, Expression
 from permalign.tasks.program import DEEPEST
-from permalign.tasks.seeded import below, pick
+from permalign.tasks.seeded_random import below, pick
 
 _DIGIT_WEIGHT, _OPERATOR_WEIGHT = 3, 2  # E -> digit with probability 3/5, E -> ( E op E ) with 2/5
 

@@ -14,14 +14,14 @@ COUNTRY = ("america", "united states", "us")
 """How questions call the country of the facts, beside Geobase's ``usa``."""
 
 
-def names_of(world: World) -> Mapping[str, str]:
+def entities_of(world: World) -> Mapping[str, str]:
     """Every name, and the FunQL functions of what it may name, separated by slashes.
 
     A city may be named with its state (``austin texas``), and a river as such (``ohio river``). The city of High Point
     is left out: its words are words of the language, that FunQL's functions are named by.
 
     >>> world = World()
-    >>> names_of(world) if world.add(Thing("river", "ohio")) and world.add(Thing("state", "ohio")) else None
+    >>> entities_of(world) if world.add(Thing("river", "ohio")) and world.add(Thing("state", "ohio")) else None
     {'ohio': 'riverid/stateid', 'ohio river': 'riverid'}
     """
     kinds = defaultdict(set)
