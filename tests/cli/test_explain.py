@@ -60,7 +60,7 @@ def test_json_is_json_alone(run):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["", "a b"], "is no folder"),
+        (["", "a b"], "is not a folder"),
         ([None, " "], "sentence is empty"),
         ([None, "a b", "--target", "A B C"], "2 source words and 3 output words"),
         ([None, "a b", "--svg", "/nowhere/a.svg"], "/nowhere/a.svg"),

@@ -58,7 +58,7 @@ def test_a_port_in_use_is_named(run):
 def test_a_run_that_is_not_there_is_named(tmp_path):
     result = subprocess.run([*COMMAND, str(tmp_path / "none")], capture_output=True, text=True)
     assert result.returncode == 1
-    assert "is no folder" in result.stderr
+    assert "is not a folder" in result.stderr
 
 
 def test_a_missing_extra_is_named(run):

@@ -84,12 +84,12 @@ def _look(
     try:
         from permalign.explain import compare as compare_variants
         from permalign.explain import explain as explain_sentence
-        from permalign.explain.server.served_runs import load
+        from permalign.explain.server.served_runs import load_from_folder
     except ModuleNotFoundError as error:
         raise PermalignError(
             f'permalign explain needs {error.name}: pip install "permalign[cli,models]".'
         ) from None
-    model = load(run)
+    model = load_from_folder(run)
     try:
         trace = explain_sentence(model, sentence, target, beam=beam)
         return trace, compare_variants(model, sentence, beam=beam) if compare else None

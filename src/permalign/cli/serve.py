@@ -1,4 +1,4 @@
-"""``permalign serve``: the explorer, a page that shows what models do with a sentence."""
+"""``permalign serve``: the explorer, a web page that shows how models read sentences."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +11,11 @@ from permalign.errors import PermalignError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-HELP = """Open the explorer: type a sentence and see its tree, its words on their way to a new order, and the
-segments they become; compare two runs, slide between samples, step through a run's checkpoints.
+HELP = """Open the explorer, a web page: type a sentence and see its tree, how its words move to their new
+positions, and which segments they become. Compare two runs, look at samples, and step through the checkpoints of a run.
 
-It answers to this machine alone, unless --host says otherwise; it has no accounts and no passwords, so put it
-behind something that has before you open it to others. Ctrl-C ends it.
+The page can be opened from this machine only, unless --host says otherwise. It has no accounts, no passwords and no
+encryption: put a reverse proxy that has them in front of it before you open it to others. Stop it with Ctrl-C.
 
 \b
 Examples:
@@ -26,28 +26,34 @@ Examples:
 
 @report_errors()
 def serve(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or saved models.")],
-    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="The folders of runs or saved models.")
+    ],
+    host: Annotated[str, typer.Option(help="The address at which to listen.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(help="The port to listen at; 0 takes a free one.", min=0, max=65535)
+        int, typer.Option(help="The port at which to listen; 0 takes a free one.", min=0, max=65535)
     ] = 8000,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A host name by which browsers may ask, beside localhost."),
+        typer.Option(
+            metavar="NAME", help="Answer to this host name, too, and not only to localhost and IP addresses."
+        ),
     ] = None,
-    longest: Annotated[int, typer.Option(help="Sentences may have so many words.", min=1, max=500)] = 60,
+    max_length: Annotated[
+        int, typer.Option(help="The largest number of words in a sentence.", min=1, max=500)
+    ] = 60,
 ) -> None:
     """Serve the explorer until interrupted."""
     _require_extra()
     from permalign.explain.server.listening import bind, listen
 
-    listening = bind(host, port)  # before models are loaded: a port that is taken is said at once
-    application = _application(runs, longest, tuple(allow_host or ()))
+    listener = bind(host, port)  # before models are loaded, so that a port in use is reported at once
+    application = _build_application(runs, max_length, tuple(allow_host or ()))
 
     def ready(address: str) -> None:
-        typer.echo(f"permalign: the explorer is at {address} (Ctrl-C ends it)", err=True)
+        typer.echo(f"permalign: the explorer is at {address} (stop it with Ctrl-C)", err=True)
 
-    listen(application, listening, ready)
+    listen(application, listener, ready)
 
 
 def _require_extra() -> None:
@@ -59,9 +65,9 @@ def _require_extra() -> None:
         raise PermalignError(f'permalign serve needs {error.name}: pip install "permalign[serve]".') from None
 
 
-def _application(runs: list[Path], longest: int, hosts: tuple[str, ...]) -> "ASGIApp":
+def _build_application(runs: list[Path], max_length: int, allowed_hosts: tuple[str, ...]) -> "ASGIApp":
     from permalign.explain.server.application import application
     from permalign.explain.server.limits import Limits
     from permalign.explain.server.served_runs import find_runs
 
-    return application(find_runs(runs), Limits(words=longest), hosts)
+    return application(find_runs(runs), Limits(max_length=max_length), allowed_hosts)

@@ -1,8 +1,6 @@
-"""The explorer's server: what it answers, what it refuses, and that it stays alive."""
+"""What the server answers, what it refuses, and that it survives both."""
 
-import asyncio
 import json
-import shutil
 import threading
 import time
 
@@ -11,8 +9,8 @@ from starlette.testclient import TestClient
 
 from permalign.explain import compare, explain, sample
 from permalign.explain.server.application import application
-from permalign.explain.server.limits import Buckets, Limits, TooManyError, TooSlowError, Workshop
-from permalign.explain.server.served_runs import Models, find_run, find_runs, unique_names
+from permalign.explain.server.limits import Limits
+from permalign.explain.server.served_runs import find_runs
 
 GENEROUS = Limits(burst=10_000)
 SENTENCE = "a b c d"
@@ -23,8 +21,8 @@ def runs(exact_run, ssnt_run):
     return find_runs([exact_run, ssnt_run])
 
 
-def client_of(runs, limits=GENEROUS, **more):
-    return TestClient(application(runs, limits, **more), base_url="http://127.0.0.1:8000")
+def client_of(runs, limits=GENEROUS, **options):
+    return TestClient(application(runs, limits, **options), base_url="http://127.0.0.1:8000")
 
 
 @pytest.fixture(scope="module")
@@ -182,12 +180,12 @@ def test_own_host_names_are_answered(client, host):
 
 
 def test_more_host_names_can_be_allowed(runs):
-    with client_of(runs, hosts=["lab.example"]) as client:
+    with client_of(runs, allowed_hosts=["lab.example"]) as client:
         assert client.get("/", headers={"host": "lab.example"}).status_code == 200
 
 
 def test_a_flood_is_told_to_wait(runs):
-    with client_of(runs, Limits(burst=5, rate=0.01)) as client:
+    with client_of(runs, Limits(burst=5, requests_per_second=0.01)) as client:
         statuses = [client.get("/api/runs").status_code for _ in range(20)]
         assert statuses == [200] * 5 + [429] * 15
         refused = client.get("/api/runs")
@@ -217,7 +215,7 @@ def test_a_slow_answer_does_not_stop_the_others(runs, monkeypatch):
         raise ValueError("late")
 
     monkeypatch.setattr("permalign.explain.server.application.explain", slow)
-    with client_of(runs, Limits(seconds=0.5, waiting=1, burst=200)) as client:
+    with client_of(runs, Limits(timeout_seconds=0.5, max_pending=1, burst=200)) as client:
         answers = [ask(client) for _ in range(4)]
         assert {answer.status_code for answer in answers} == {503, 429}
         assert client.get("/api/runs").status_code == 200
@@ -227,59 +225,3 @@ def test_a_slow_answer_does_not_stop_the_others(runs, monkeypatch):
         while (status := ask(client).status_code) != 200 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert status == 200
-
-
-def test_the_workshop_hands_on_results_and_errors():
-    async def work():
-        shop = Workshop(waiting=1, seconds=5)
-        assert await shop.do(lambda: 7) == 7
-        with pytest.raises(KeyError):
-            await shop.do(lambda: {}["missing"])
-        await asyncio.sleep(0.01)
-        assert await shop.do(lambda: 8) == 8  # places are given back, after errors too
-        shop.close()
-
-    asyncio.run(work())
-
-
-def test_the_workshop_gives_up_in_time():
-    async def work():
-        shop = Workshop(waiting=2, seconds=0.05)
-        with pytest.raises(TooSlowError):
-            await shop.do(lambda: time.sleep(0.5))
-        one, other = (asyncio.create_task(shop.do(lambda: 1)) for _ in range(2))
-        with pytest.raises(TooManyError):
-            await other
-        with pytest.raises(TooSlowError):
-            await one
-        shop.close()
-
-    asyncio.run(work())
-
-
-def test_forgotten_clients_do_not_pile_up():
-    buckets = Buckets(burst=1, rate=1, clients=3)
-    for number in range(100):
-        buckets.take(str(number))
-    assert len(buckets._levels) == 3
-
-
-def test_few_models_are_kept_in_memory(exact_run):
-    models = Models({"exact": find_run(exact_run, "exact")}, kept=2)
-    first = models.get("exact")
-    assert models.get("exact") is first
-    models.get("exact", "step-0000000")
-    models.get("exact", "step-0000080")
-    assert len(models._models) == 2
-    assert models.get("exact") is not first
-
-
-def test_a_checkpoint_that_is_the_best_is_not_shown_twice(exact_run, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(exact_run, run)
-    shutil.copytree(run / "model", run / "checkpoints" / "step-0000160")
-    assert list(find_run(run, "run").models) == ["best", "step-0000000", "step-0000080"]
-
-
-def test_a_run_twice_has_two_names(exact_run):
-    assert unique_names([exact_run, exact_run]) == ["exact", "exact (2)"]

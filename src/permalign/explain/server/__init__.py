@@ -1,1 +1,1 @@
-"""The explorer's server: a page, and a JSON API with the types of the Python API."""
+"""The explorer: a web page that shows how models read sentences, and the JSON API behind it."""

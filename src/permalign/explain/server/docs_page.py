@@ -1,4 +1,4 @@
-"""The API's documentation as a page of our own: nothing is loaded from elsewhere."""
+"""The documentation of the API as one page, which loads nothing from other hosts."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from permalign.explain.render.markup import safe
 
 
 def docs_page(openapi: dict[str, Any]) -> str:
-    """A page from an OpenAPI description: what can be asked, with what, and what comes back."""
+    """Return an HTML page that lists the operations and types of an OpenAPI description."""
     operations = "".join(
         _operation(path, method, operation)
         for path, methods in openapi["paths"].items()
@@ -20,7 +20,7 @@ def docs_page(openapi: dict[str, Any]) -> str:
         '<link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/page.css">'
         '<link rel="stylesheet" href="/static/explorer.css"></head><body><main class="docs"><header class="top">'
         '<h1>The explorer’s API</h1><nav><a href="/">Explorer</a> <a href="/api/openapi.json">openapi.json</a></nav>'
-        "</header><p>Questions and answers are JSON. Every failure is <code>{&quot;error&quot;: reason}</code>.</p>"
+        "</header><p>Requests and answers are JSON. Every failure is <code>{&quot;error&quot;: reason}</code>.</p>"
         f"{operations}<h2>Types</h2>{schemas}</main></body></html>"
     )
 
@@ -29,11 +29,11 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
     rows = []
     if body is not None:
-        rows.append(("asks with", _type(body)))
+        rows.append(("request", _type(body)))
     for status, response in operation["responses"].items():
         schema = response.get("content", {}).get("application/json", {}).get("schema")
-        what = _type(schema) if schema else safe(", ".join(response.get("content", {})))
-        rows.append((status, what if status == "200" else f"{what} {safe(response['description'])}"))
+        content = _type(schema) if schema else safe(", ".join(response.get("content", {})))
+        rows.append((status, content if status == "200" else f"{content} {safe(response['description'])}"))
     table = "".join(f"<tr><th scope=row>{safe(name)}</th><td>{value}</td></tr>" for name, value in rows)
     return (
         f"<section><h2><code>{safe(method.upper())} {safe(path)}</code></h2>"
@@ -53,7 +53,7 @@ def _schema(name: str, schema: dict[str, Any]) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A type in words, with links to those that have names."""
+    """Describe a type; named types are links."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         return f'<a href="#{safe(name)}">{safe(name)}</a>'

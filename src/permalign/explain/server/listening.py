@@ -1,4 +1,4 @@
-"""Listening at a port until somebody ends it."""
+"""Serving an application at a port until it is interrupted."""
 
 import errno
 import socket
@@ -8,65 +8,56 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from permalign.errors import PermalignError
-from permalign.explain.server.connections import ImpatientProtocol
 
 
-class _Server(uvicorn.Server):
-    """Says when it is ready."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets=sockets)
-        self._ready()
-
-
-def listen(app: ASGIApp, listening: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serve an application until Ctrl-C (or SIGTERM), which ends it quietly.
+def listen(app: ASGIApp, listener: socket.socket, ready: Callable[[str], None]) -> None:
+    """Serve an application until Ctrl-C or SIGTERM.
 
     Args:
         app: the application.
-        listening: what `bind` gave; closed at the end.
-        ready: called with the address of the page once it can be opened.
+        listener: the socket that `bind` returned; it is closed at the end.
+        ready: called with the address of the page. The socket is already open, so a browser that comes before the
+            server has started only waits a moment.
     """
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/"
+    host, port = listener.getsockname()[:2]
     try:
-        _Server(configuration(app), lambda: ready(address)).run(sockets=[listening])
+        ready(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
+        uvicorn.Server(configuration(app)).run(sockets=[listener])
     except KeyboardInterrupt:
         return
     finally:
-        listening.close()
+        listener.close()
 
 
 def configuration(app: ASGIApp) -> uvicorn.Config:
-    """How uvicorn serves an application of ours."""
+    """Return the options with which uvicorn serves the explorer."""
     return uvicorn.Config(
         app,
-        http=ImpatientProtocol,
         log_level="warning",
-        access_log=False,  # a page's address holds the sentence
+        access_log=False,  # the page's address contains the sentence
         server_header=False,
-        limit_concurrency=200,
+        limit_concurrency=200,  # connections beyond these are answered with status 503
         timeout_keep_alive=5,
         timeout_graceful_shutdown=2,
     )
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket at an address (port 0: any that is free); a `PermalignError` says why there can be none."""
+    """Open a socket at an address; port 0 takes any free port.
+
+    Raises:
+        PermalignError: the port is in use, or nothing can listen at this address.
+    """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PermalignError(
                 f"port {port} of {host} is in use. Choose another with --port; --port 0 takes a free one."
             ) from None
         raise PermalignError(f"cannot listen at {host}, port {port}: {error.strerror}.") from None
-    return listening
+    return listener

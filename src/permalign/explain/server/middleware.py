@@ -1,15 +1,16 @@
-"""What stands before the application: who may ask, how much, how often, and what a browser may do with answers."""
+"""Checks that every request passes before it reaches the application, and headers that every answer carries."""
 
-import asyncio
 import ipaddress
-import json
 from collections.abc import Sequence
 
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from permalign.explain.server.limits import Buckets, Limits, TooManyError
+from permalign.explain.server.rate_limit import RateLimiter, TooManyRequestsError
 
-POLICY = "; ".join(
+CONTENT_SECURITY_POLICY = "; ".join(
     [
         "default-src 'none'",
         "script-src 'self'",
@@ -21,113 +22,119 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
-HEADERS = {
-    "content-security-policy": POLICY,
+SECURITY_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",  # a page's address holds the sentence
+    "referrer-policy": "no-referrer",  # the page's address contains the sentence
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-BODY_SECONDS = 10.0
-"""How long a client may take to send its request."""
 
 
-class RefusedError(Exception):
-    """A request that is not let in: a status and the reason in plain words."""
+class SecurityHeaders:
+    """Adds `SECURITY_HEADERS` to every answer."""
 
-    def __init__(self, status: int, reason: str, retry_after: int | None = None) -> None:
-        super().__init__(reason)
-        self.status, self.reason, self.retry_after = status, reason, retry_after
-
-
-class Guard:
-    """Checks the host, the rate and the size of requests, and adds headers to all answers.
-
-    Args:
-        app: what comes behind it.
-        limits: of size and rate.
-        hosts: names, beside localhost and plain addresses, by which browsers may ask. Another name means that some
-            other site's name was pointed at this machine (DNS rebinding), and is refused.
-    """
-
-    def __init__(self, app: ASGIApp, limits: Limits, hosts: Sequence[str] = ()) -> None:
-        self._app, self._limits = app, limits
-        self._hosts = {"localhost", *(host.lower() for host in hosts)}
-        self._buckets = Buckets(limits.burst, limits.rate)
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or answer it here."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+        """Pass a request on."""
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                present = {name for name, _ in message["headers"]}
-                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(one for one in added if one[0] not in present)]
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
-        try:
-            self._require_host(scope)
-            self._require_rate(scope)
-            body = await self._body(scope, receive)
-        except RefusedError as refusal:
-            await _answer(refusal, send_with_headers)
-            return
-        await self._app(scope, _replayed(body, receive), send_with_headers)
+        await self._app(scope, receive, send_with_headers)
 
-    def _require_host(self, scope: Scope) -> None:
-        host = _header(scope, b"host").lower()
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+
+class HostCheck:
+    """Answers only requests for known host names.
+
+    Any other name means that somebody pointed the name of another site at this machine (DNS rebinding), so that its
+    scripts could read our answers. An IP address cannot be pointed elsewhere, and is always allowed. Starlette's
+    TrustedHostMiddleware has no such rule for addresses.
+
+    Args:
+        app: the application behind the check.
+        allowed_hosts: host names to allow in addition to localhost.
+    """
+
+    def __init__(self, app: ASGIApp, allowed_hosts: Sequence[str] = ()) -> None:
+        self._app = app
+        self._allowed_hosts = {"localhost", *(host.lower() for host in allowed_hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it with status 421."""
+        if scope["type"] == "http" and not self._is_allowed(Headers(scope=scope).get("host", "")):
+            reason = "This server does not answer to that host name. Start it with --allow-host if it should."
+            await _error_response(421, reason)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _is_allowed(self, host: str) -> bool:
+        host = host.lower()
+        name = host if host.endswith("]") else host.rsplit(":", 1)[0]  # without the port
         name = name.strip("[]")
-        if name not in self._hosts and not _is_address(name):
-            raise RefusedError(
-                421, "This server does not answer to that host name. Start it with --allow-host if it should."
-            )
-
-    def _require_rate(self, scope: Scope) -> None:
-        if not scope["path"].startswith("/api/"):
-            return
-        client = scope.get("client")
-        try:
-            self._buckets.take(client[0] if client else "")
-        except TooManyError as error:
-            raise RefusedError(
-                429, f"Too many requests; try again in {error.seconds} s.", error.seconds
-            ) from None
-
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body, if it is small enough and comes soon enough."""
-        declared = _header(scope, b"content-length")
-        if declared.isdigit() and int(declared) > self._limits.body:
-            raise self._too_large()
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                body: bytes = b""
-                while True:
-                    message = await receive()
-                    body += message.get("body", b"")
-                    if len(body) > self._limits.body:
-                        raise self._too_large()
-                    if not message.get("more_body", False):
-                        return body
-        except TimeoutError:
-            raise RefusedError(408, "The request did not arrive in time.") from None
-
-    def _too_large(self) -> RefusedError:
-        return RefusedError(
-            413, f"The request is larger than {self._limits.body:,} bytes; send a shorter sentence."
-        )
+        return name in self._allowed_hosts or _is_ip_address(name)
 
 
-def _header(scope: Scope, name: bytes) -> str:
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
+class RateLimit:
+    """Limits how often a client may call the API; the page itself is always served.
+
+    Args:
+        app: the application behind the limit.
+        limiter: counts the requests of each client.
+    """
+
+    def __init__(self, app: ASGIApp, limiter: RateLimiter) -> None:
+        self._app, self._limiter = app, limiter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it with status 429."""
+        if scope["type"] == "http" and scope["path"].startswith("/api/"):
+            client = scope.get("client")
+            try:
+                self._limiter.take(client[0] if client else "")
+            except TooManyRequestsError as error:
+                reason = f"Too many requests; try again in {error.retry_after} s."
+                await _error_response(429, reason, error.retry_after)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
-def _is_address(name: str) -> bool:
-    """Whether a host is a plain IP address, which nobody can point elsewhere."""
+class BodyLimit:
+    """Stops reading a request whose body is too large, whether or not it declared its length.
+
+    Args:
+        app: the application behind the limit.
+        max_bytes: the largest size of a body.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app, self._max_bytes = app, max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; reading a body that is too large raises an HTTPException with status 413."""
+        received = 0
+
+        async def receive_within_limit() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._max_bytes:
+                raise HTTPException(
+                    413, f"the request is larger than {self._max_bytes:,} bytes; send a shorter sentence."
+                )
+            return message
+
+        await self._app(scope, receive_within_limit, send)
+
+
+def _is_ip_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -135,20 +142,6 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
-    """A way to receive a body that has been read already; what comes after it is still awaited."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def again() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return again
-
-
-async def _answer(refusal: RefusedError, send: Send) -> None:
-    body = json.dumps({"error": refusal.reason}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if refusal.retry_after is not None:
-        headers.append((b"retry-after", str(refusal.retry_after).encode()))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def _error_response(status: int, reason: str, retry_after: int | None = None) -> JSONResponse:
+    headers = None if retry_after is None else {"Retry-After": str(retry_after)}
+    return JSONResponse({"error": reason}, status, headers)

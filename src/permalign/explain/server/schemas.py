@@ -1,4 +1,4 @@
-"""What is said over the API: questions as they are checked, answers around the types of `permalign.explain`."""
+"""The requests and answers of the API, in addition to the types of `permalign.explain`."""
 
 from dataclasses import dataclass
 
@@ -8,50 +8,50 @@ from permalign.explain.server.served_runs import BEST
 from permalign.explain.trace.records import Trace
 
 
-class Question(BaseModel):
-    """About one model."""
+class ModelRequest(BaseModel):
+    """A request to one model."""
 
     model_config = ConfigDict(extra="forbid")
 
-    run: str = Field(description="a name from /api/runs")
-    checkpoint: str = Field(BEST, description="a checkpoint of that run, or best")
+    run: str = Field(description="the name of a run, from /api/runs")
+    checkpoint: str = Field(BEST, description="the name of a checkpoint of that run, or best")
 
 
-class AboutSentence(Question):
+class SentenceRequest(ModelRequest):
     """A sentence for one model."""
 
     sentence: str = Field(description="words, separated by spaces")
 
 
-class ExplainQuestion(AboutSentence):
+class ExplainRequest(SentenceRequest):
     """A sentence to explain."""
 
     target: str | None = Field(None, description="explain this output instead of the model's own")
 
 
-class SampleQuestion(AboutSentence):
-    """A sentence to draw trees for."""
+class SampleRequest(SentenceRequest):
+    """A sentence for which to draw trees."""
 
     count: int = Field(8, ge=1, description="how many trees to draw")
     seed: int = Field(0, ge=0, lt=2**32, description="the same seed draws the same trees")
 
 
-class PredictQuestion(Question):
-    """Some sentences to answer."""
+class PredictRequest(ModelRequest):
+    """Sentences for which to predict outputs."""
 
-    sentences: list[str] = Field(min_length=1, description="words, separated by spaces")
-    beam: int = Field(5, ge=1, le=10, description="how many prefixes the search keeps")
+    sentences: list[str] = Field(min_length=1, description="sentences of words, separated by spaces")
+    beam: int = Field(5, ge=1, le=10, description="the width of the beam search")
 
 
 @dataclass(frozen=True)
-class RunInfo:
-    """A run that can be asked.
+class RunSummary:
+    """A run that the server offers.
 
     Attributes:
-        name: to ask for it.
-        about: what it is made of.
-        checkpoints: the names of its models: best, then those of training, oldest first.
-        examples: sentences to try.
+        name: the name by which requests choose the run.
+        about: the kinds of its reorderer and its head.
+        checkpoints: the names of its models: best, then the checkpoints of training, oldest first.
+        examples: some sentences to try.
     """
 
     name: str
@@ -61,16 +61,16 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
-class Explained:
-    """A trace, and the same as markup (picture, figures, words) for a page."""
+class ExplainAnswer:
+    """A trace, and the same as HTML for a page: the picture, probabilities and a description in words."""
 
     trace: Trace
     html: str
 
 
 @dataclass(frozen=True)
-class Answered:
-    """An output, and its log-probability (null if the model found none)."""
+class PredictAnswer:
+    """A predicted output and its log-probability, which is null if the model found no output."""
 
     output: str
     log_prob: float | None
@@ -78,6 +78,6 @@ class Answered:
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong, in plain words."""
+    """The reason for which a request failed."""
 
     error: str

@@ -1,4 +1,4 @@
-"""Runs as they lie on the disk: the best model, and the checkpoints of its training."""
+"""The runs that the explorer offers: the best model of each, the checkpoints of its training, and models in memory."""
 
 import json
 from collections import OrderedDict
@@ -17,15 +17,15 @@ BEST = "best"
 
 
 @dataclass(frozen=True)
-class Run:
-    """A folder that training wrote, or one of a saved model.
+class ServedRun:
+    """A folder that training wrote, or the folder of a saved model.
 
     Attributes:
-        name: what it is called in the explorer.
-        models: the folder of every model in it: the best, and checkpoints by their names, oldest first. One that is the
-            best itself is not there twice.
-        about: what it is made of, in a few words.
-        examples: sentences to try, short ones of those it was tested on.
+        name: the name of the run in the explorer.
+        models: the folder of every model by its name: the best, then the checkpoints of training, oldest first. A
+            checkpoint that is identical to the best model is left out.
+        about: the kinds of its reorderer and its head.
+        examples: some short sentences to try, from the run's predictions on the development set.
     """
 
     name: str
@@ -34,61 +34,68 @@ class Run:
     examples: tuple[str, ...] = ()
 
 
-def load(folder: Path) -> Transducer:
-    """The best model of a run; a `DataError` if there is none."""
+def load_from_folder(folder: Path) -> Transducer:
+    """Load the best model of a run, or a saved model.
+
+    Raises:
+        DataError: there is no such folder. The Hugging Face hub is not asked.
+    """
     if not folder.is_dir():
-        raise DataError("is no folder; expected one that `permalign train` or save_pretrained wrote.", folder)
+        raise DataError(
+            "is not a folder; expected a folder that `permalign train` or save_pretrained wrote.", folder
+        )
     return Transducer.from_pretrained(folder)
 
 
-def find_run(folder: Path, name: str) -> Run:
-    """What a run's folder holds; its best model is loaded once, to see that it can be."""
-    model = load(folder)
-    explain(model, "a b c")  # what compiles or loads at the first sentence does so now
+def find_run(folder: Path, name: str) -> ServedRun:
+    """Find the models in a run's folder; the best one is loaded once, to see that it works."""
+    model = load_from_folder(folder)
+    explain(model, "a b c")  # whatever is compiled or loaded for the first sentence is compiled now
     compare(model, "a b c")
     options = model.options
     checkpoints = sorted(
         path
         for path in folder.glob("checkpoints/step-*")
-        if (path / CONFIG).is_file() and not _same_model(path, folder)
+        if (path / CONFIG).is_file() and not _is_best_model(path, folder)
     )
     models = {BEST: folder, **{path.name: path for path in checkpoints}}
     reorderer: str = options.reorderer.kind
     if reorderer == "separable":
         reorderer = f"separable ({options.reorderer.objective})"
     about = f"reorderer {reorderer}, head {options.head.kind.replace('_', ' ')}"
-    return Run(name, models, about, _examples(folder / "predictions" / "dev.jsonl"))
+    return ServedRun(name, models, about, _find_examples(folder / "predictions" / "dev.jsonl"))
 
 
-def _same_model(checkpoint: Path, folder: Path) -> bool:
-    """Whether a checkpoint is the run's best model once more: byte by byte, and the sizes first."""
+def _is_best_model(checkpoint: Path, folder: Path) -> bool:
+    """Whether a checkpoint has the same weights as the run's best model, byte by byte."""
     best = next((path for path in (folder / WEIGHTS, folder / "model" / WEIGHTS) if path.is_file()), None)
     return best is not None and cmp(checkpoint / WEIGHTS, best, shallow=False)
 
 
-def _examples(predictions: Path, most: int = 4, looked_at: int = 40, longest: int = 12) -> tuple[str, ...]:
-    """Some sentences of a run's predictions, those of middle length first; none where there are no predictions."""
-    found: dict[str, int] = {}
+def _find_examples(
+    predictions: Path, max_examples: int = 4, max_lines: int = 40, max_length: int = 12
+) -> tuple[str, ...]:
+    """Return some sentences of a run's predictions, longer ones first; none where there are no predictions."""
+    lengths: dict[str, int] = {}
     try:
         with predictions.open(encoding="utf-8") as lines:
-            for line in islice(lines, looked_at):
+            for line in islice(lines, max_lines):
                 words = json.loads(line)["source"]
-                if 3 <= len(words) <= longest:
-                    found[" ".join(words)] = len(words)
+                if 3 <= len(words) <= max_length:
+                    lengths[" ".join(words)] = len(words)
     except (OSError, ValueError, KeyError, TypeError):
-        return ()  # they are a convenience; what is wrong with the file is for others to say
-    return tuple(sorted(found, key=lambda sentence: -found[sentence])[:most])
+        return ()  # examples are a convenience, so a broken file is no reason to stop
+    return tuple(sorted(lengths, key=lambda sentence: -lengths[sentence])[:max_examples])
 
 
-def find_runs(folders: list[Path]) -> dict[str, Run]:
-    """Runs by names that tell them apart: their folders' names, with as much of the path as it takes."""
-    resolved = [folder.resolve() for folder in folders]
-    names = unique_names(resolved)
+def find_runs(folders: list[Path]) -> dict[str, ServedRun]:
+    """Find runs; each is named after its folder, with as much of the path as it takes to tell them apart."""
+    names = unique_names([folder.resolve() for folder in folders])
     return {name: find_run(folder, name) for name, folder in zip(names, folders, strict=True)}
 
 
 def unique_names(folders: list[Path]) -> list[str]:
-    """The last parts of paths, as many as tell them apart; a path that is there twice is numbered.
+    """Return the shortest endings of paths that tell them apart; a path that occurs twice is numbered.
 
     >>> unique_names([Path("/runs/a/seed-1"), Path("/runs/b/seed-1"), Path("/runs/c")])
     ['a/seed-1', 'b/seed-1', 'c']
@@ -96,32 +103,32 @@ def unique_names(folders: list[Path]) -> list[str]:
     names: list[str] = []
     for folder in folders:
         others = {other for other in folders if other != folder}
-        parts = 1
-        while parts < len(folder.parts) and any(
-            other.parts[-parts:] == folder.parts[-parts:] for other in others
+        count = 1  # of the path's last parts
+        while count < len(folder.parts) and any(
+            other.parts[-count:] == folder.parts[-count:] for other in others
         ):
-            parts += 1
-        name = "/".join(folder.parts[-parts:])
+            count += 1
+        name = "/".join(folder.parts[-count:])
         names.append(name if name not in names else f"{name} ({names.count(name) + 1})")
     return names
 
 
-class Models:
-    """Models of runs, the last few used kept in memory.
+class ModelCache:
+    """Loads the models of runs, and keeps those used last in memory.
 
     Args:
-        runs: by name.
-        kept: how many models to keep at once.
+        runs: the runs by their names.
+        max_models: how many models to keep in memory.
     """
 
-    def __init__(self, runs: dict[str, Run], kept: int = 6) -> None:
+    def __init__(self, runs: dict[str, ServedRun], max_models: int = 6) -> None:
         self.runs = runs
-        self._kept = kept
+        self._max_models = max_models
         self._models: OrderedDict[tuple[str, str], Transducer] = OrderedDict()
         self._lock = Lock()
 
     def get(self, run: str, checkpoint: str = BEST) -> Transducer:
-        """A model by the names of its run and checkpoint; only names that were found at the start lead anywhere.
+        """Return a model; only the names of runs and checkpoints that were found at the start are accepted.
 
         Raises:
             LookupError: there is no such run, or no such checkpoint.
@@ -136,8 +143,8 @@ class Models:
         with self._lock:
             key = (run, checkpoint)
             if key not in self._models:
-                self._models[key] = load(models[checkpoint])
+                self._models[key] = load_from_folder(models[checkpoint])
             self._models.move_to_end(key)
-            while len(self._models) > self._kept:
+            while len(self._models) > self._max_models:
                 self._models.popitem(last=False)
             return self._models[key]
