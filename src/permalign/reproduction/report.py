@@ -144,7 +144,9 @@ def _origin(table: Table, results: dict[str, CellResult], settings: Sequence[str
             continue
         seeds = [record.seed for record in result.records]
         dev = Spread(tuple(record.dev["best"] for record in result.records))
-        limits = {record.options["training"].get("processor_minutes") for record in result.records} - {None}
+        limits = {
+            record.options.get("training", {}).get("processor_minutes") for record in result.records
+        } - {None}
         budget = "".join(f" (limit: {limit:g} CPU minutes)" for limit in limits)
         commits = sorted({_short(record.environment.get("commit")) for record in result.records})
         lines.append(
@@ -169,7 +171,7 @@ def _origin(table: Table, results: dict[str, CellResult], settings: Sequence[str
 def _problems(results: dict[str, CellResult]) -> list[str]:
     """Why cells have no result, where a run failed or the options are wrong."""
     lines = [
-        f"- `{name}`: {result.problem.partition(' There are:')[0]}"
+        f"- `{name}`: {result.problem.partition(' Choose from:')[0]}"
         for name, result in results.items()
         if result.problem is not None
     ]

@@ -105,9 +105,7 @@ def train(job: Job, record: RunRecord) -> None:
     metric = next(name for name in evaluations[0] if name not in ("step", "kind"))
     step, score = progress.kept[0]
     record.environment = json.loads((job.folder / "environment.json").read_text("utf-8"))
-    record.environment.pop(
-        "command", None
-    )  # the command of this process; the record has the one that people would type
+    record.environment.pop("command", None)  # the worker's own; the record has the one that trains the run
     attempts = [
         read_progress(state)
         for folder in sorted((job.folder / "attempts").glob("seed-*"))
@@ -164,9 +162,7 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
 def set_decoding(reorderer: object, decoding: str) -> None:
     """Set how a reorderer decodes an order, for reorderers that have the option."""
     if not hasattr(reorderer, "decoding"):
-        raise ConfigError(
-            f"the evaluation asks for {decoding} decoding, but the reorderer has no such option."
-        )
+        raise ConfigError(f"the evaluation asks for {decoding} decoding, but the reorderer has no choice.")
     cast(Any, reorderer).decoding = decoding
 
 
