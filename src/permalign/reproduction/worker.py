@@ -177,7 +177,7 @@ def end_with_parent() -> None:
 
 
 def main(line: str) -> int:
-    """TrainedRun a job; returns the exit code."""
+    """Run a job; returns the exit code."""
     end_with_parent()
     job = Job.from_json(line)
     try:
