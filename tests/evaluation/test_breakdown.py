@@ -28,11 +28,11 @@ def test_every_size_has_a_group_where_there_is_room(by):
     ]
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 7, 100])
-def test_groups_have_one_width_and_lose_nothing(most):
+@pytest.mark.parametrize("max_groups", [1, 2, 3, 7, 100])
+def test_groups_have_one_width_and_lose_nothing(max_groups):
     sizes = [1, 2, 2, 5, 8, 13, 13, 21, 22]
-    groups = breakdown(predictions(*sizes), lambda example: len(example.source), most=most)
-    assert len(groups) <= most
+    groups = breakdown(predictions(*sizes), lambda example: len(example.source), max_groups=max_groups)
+    assert len(groups) <= max_groups
     assert sum(group.count for group in groups) == len(sizes)
     assert len({group.largest - group.smallest for group in groups}) == 1
     for group in groups:
@@ -49,13 +49,13 @@ def test_the_depth_of_a_program_is_that_of_its_tree():
 
 
 def test_bad_measures():
-    with pytest.raises(ValueError, match="by length or by depth, not by 'width'"):
+    with pytest.raises(ValueError, match="by is 'width', but examples are grouped by"):
         size_measure(get_task("arithmetic"), "width")
     with pytest.raises(ValueError, match="en-ja have no depth"):
         size_measure(get_task("en-ja"), "depth")(Example(("a",), ("b",), "0"))
-    with pytest.raises(ValueError, match="most is 0"):
-        breakdown(predictions(1), len, most=0)
-    with pytest.raises(ValueError, match="no predictions"):
+    with pytest.raises(ValueError, match="max_groups is 0"):
+        breakdown(predictions(1), len, max_groups=0)
+    with pytest.raises(ValueError, match="predictions is empty"):
         breakdown([], len)
 
 
@@ -69,5 +69,5 @@ def test_plots_are_written(tmp_path, name, begin):
 
 
 def test_a_plot_of_no_known_kind(tmp_path):
-    with pytest.raises(ValueError, match=r"p\.jpeg: a plot ends in \.png, \.pdf or \.svg"):
+    with pytest.raises(ValueError, match=r"p\.jpeg: a plot must end in \.png, \.pdf or \.svg"):
         plot_breakdown(tmp_path / "p.jpeg", {}, "exact_match", "length")

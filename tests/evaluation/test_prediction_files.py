@@ -42,14 +42,14 @@ GOOD = {"id": "1", "source": ["a"], "target": ["b"], "output": ["b"], "score": -
         (json.dumps({"source": "a", "target": "b"}), "line 2"),
         (
             json.dumps({name: value for name, value in GOOD.items() if name != "output"}),
-            "line 2: there is no 'output'",
+            "line 2: 'output' is missing",
         ),
         (
             json.dumps({**GOOD, "output": "b c"}),
-            "line 2: is no prediction: output should be a list of strings",
+            "line 2: is not a prediction: output should be a list of strings",
         ),
-        (json.dumps({**GOOD, "correct": "yes"}), "line 2: is no prediction: expected true or false"),
-        (json.dumps({**GOOD, "score": "high"}), "line 2: is no prediction"),
+        (json.dumps({**GOOD, "correct": "yes"}), "line 2: is not a prediction: expected true or false"),
+        (json.dumps({**GOOD, "score": "high"}), "line 2: is not a prediction"),
     ],
 )
 def test_what_is_no_prediction_is_named_with_its_line(tmp_path, line, words):

@@ -117,5 +117,5 @@ def test_only_answers_to_the_same_examples_are_compared():
         compare([some], [some[:1]])
     with pytest.raises(ValueError, match="example 0 of run 1 is not example 1 of run 3"):
         compare([some, some], [some[::-1]])
-    with pytest.raises(ValueError, match="as many of each"):
+    with pytest.raises(ValueError, match="the same number of each"):
         compare([some], [some, some], translation=True)

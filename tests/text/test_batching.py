@@ -83,7 +83,7 @@ def test_without_shuffling_batches_go_from_short_to_long():
 def test_the_number_of_examples_can_be_limited():
     sampler = BucketSampler([(1, 1)] * 10, 1000, batch_size=4)
     assert sorted(map(len, sampler)) == [2, 4, 4]
-    with pytest.raises(ValueError, match="batch_size must be at least 1"):
+    with pytest.raises(ValueError, match="batch_size is 0, but must be at least 1"):
         BucketSampler([(1, 1)], 1000, batch_size=0)
 
 
@@ -95,10 +95,10 @@ def test_an_example_beyond_the_budget_is_named():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"fingerprint": "?"}, "one in other batches"),
+        ({"fingerprint": "?"}, "belongs to other batches"),
         ({"epoch": "1"}, "must be whole numbers"),
-        ({"epoch": -1}, "no batch 0 of epoch -1"),
-        ({"offset": 3}, "no batch 3 of epoch 0; an epoch has 2 batches"),
+        ({"epoch": -1}, "no batch 0 in epoch -1"),
+        ({"offset": 3}, "no batch 3 in epoch 0; an epoch has 2 batches"),
     ],
 )
 def test_a_position_that_does_not_fit_is_refused(changes, words):
@@ -111,7 +111,7 @@ def test_a_position_that_does_not_fit_is_refused(changes, words):
 @pytest.mark.parametrize("other", [{"max_tokens": 5}, {"lengths": [(1, 1)] * 5}, {"shuffle": False}])
 def test_a_position_in_other_batches_is_refused(other):
     saved = BucketSampler([(1, 1)] * 4, 4).state_dict()
-    with pytest.raises(ValueError, match="one in other batches"):
+    with pytest.raises(ValueError, match="belongs to other batches"):
         BucketSampler(**{"lengths": [(1, 1)] * 4, "max_tokens": 4, **other}).load_state_dict(saved)
 
 

@@ -90,8 +90,8 @@ def test_another_content_is_refused(tmp_path, content):
     ("words", "names", "message"),
     [
         (["a", "a"], {}, "must differ"),
-        ([], {"a b": "x", "a  b": "y"}, "each its own"),
-        ([], {" ": "x"}, "must have words"),
+        ([], {"a b": "x", "a  b": "y"}, "must be distinct and have at least one word"),
+        ([], {" ": "x"}, "have at least one word"),
     ],
 )
 def test_words_and_names_that_repeat_are_refused(tmp_path, words, names, message):
@@ -104,4 +104,4 @@ def test_words_and_names_that_repeat_are_refused(tmp_path, words, names, message
 
 def test_a_name_is_known_as_a_whole(words):
     report = report_unknown(words, [["rivers", "in", "new", "york", "city"], ["new", "york"]])
-    assert (report.running, report.unknown, report.most_frequent) == (4, 1, ("new york",))
+    assert (report.total, report.unknown, report.most_frequent) == (4, 1, ("new york",))

@@ -15,7 +15,7 @@ CORPUS = [
 
 @pytest.fixture(scope="module", params=["unigram", "bpe"])
 def subwords(request):
-    return Subwords.train(CORPUS, 40, kind=request.param)
+    return Subwords.train(CORPUS, 40, algorithm=request.param)
 
 
 def test_sentences_come_back(subwords):
@@ -31,29 +31,29 @@ def test_training_is_deterministic(subwords):
 
 def test_what_is_unknown_is_counted(subwords):
     report = report_unknown(subwords, [["the", "猫"]])
-    assert report.running == len(subwords.encode(["the", "猫"]))
+    assert report.total == len(subwords.encode(["the", "猫"]))
     assert (report.unknown, report.most_frequent) == (1, ("猫",))
     assert subwords.decode(subwords.encode(["the", "猫"])) == ("the", "<unk>")
 
 
 def test_what_is_saved_is_loaded(subwords, tmp_path):
-    subwords.save(tmp_path / "pieces.json")
-    assert Subwords.load(tmp_path / "pieces.json") == load_codec(tmp_path / "pieces.json") == subwords
+    subwords.save(tmp_path / "subwords.json")
+    assert Subwords.load(tmp_path / "subwords.json") == load_codec(tmp_path / "subwords.json") == subwords
 
 
-def test_too_few_pieces_are_refused():
-    with pytest.raises(ValueError, match="could not learn 5 pieces"):
+def test_a_vocabulary_that_is_too_small_is_refused():
+    with pytest.raises(ValueError, match="could not learn 5 subwords"):
         Subwords.train(CORPUS, 5)
 
 
 def test_nothing_to_learn_from_is_refused():
-    with pytest.raises(ValueError, match="could not learn 40 pieces"):
+    with pytest.raises(ValueError, match="could not learn 40 subwords"):
         Subwords.train([], 40)
 
 
 @pytest.mark.parametrize("content", ["?", "AAAA", 3])
 def test_another_file_is_refused(tmp_path, content):
-    path = tmp_path / "pieces.json"
+    path = tmp_path / "subwords.json"
     path.write_text(json.dumps({"format": "permalign subwords", "version": 1, "content": content}))
     with pytest.raises(DataError, match="does not hold a SentencePiece model"):
         Subwords.load(path)

@@ -62,9 +62,9 @@ def test_the_end_is_the_grammars():
 def test_unknown_words_are_counted():
     vocabulary = Vocabulary(["a"])
     report = report_unknown(vocabulary, [["a", "x", "y"], ["y"]])
-    assert (report.running, report.unknown, report.most_frequent) == (4, 3, ("y", "x"))
-    assert str(report) == "3 of 4 units (75.0%) are unknown, most often: y x"
-    assert str(report_unknown(vocabulary, [])) == "0 of 0 units (0.0%) are unknown"
+    assert (report.total, report.unknown, report.most_frequent) == (4, 3, ("y", "x"))
+    assert str(report) == "3 of 4 tokens (75.0%) are unknown, most often: y x"
+    assert str(report_unknown(vocabulary, [])) == "0 of 0 tokens (0.0%) are unknown"
 
 
 def test_words_must_differ():
@@ -87,8 +87,14 @@ def test_numbers_out_of_range_are_refused():
         ("[]", "is not a vocabulary"),
         (json.dumps({"format": "permalign subwords", "version": 1}), "is not a vocabulary"),
         (json.dumps({"format": "permalign vocabulary", "version": 2, "content": []}), "has version 2"),
-        (json.dumps({"format": "permalign vocabulary", "version": 1, "content": "ab"}), "a list of strings"),
-        (json.dumps({"format": "permalign vocabulary", "version": 1, "content": [1]}), "a list of strings"),
+        (
+            json.dumps({"format": "permalign vocabulary", "version": 1, "content": "ab"}),
+            "a list of words as strings",
+        ),
+        (
+            json.dumps({"format": "permalign vocabulary", "version": 1, "content": [1]}),
+            "a list of words as strings",
+        ),
         (json.dumps({"format": "permalign vocabulary", "version": 1, "content": ["a", "a"]}), "'a' does not"),
     ],
 )

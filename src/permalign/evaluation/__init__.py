@@ -1,6 +1,6 @@
-"""How good predictions are: metrics, significance, and accuracy by length and depth.
+"""Evaluation: metrics, significance tests, and accuracy by length and depth.
 
-Nothing here waits for torch; a model comes in from outside.
+Nothing here imports torch; the model is an argument.
 """
 
 from permalign.evaluation.judging import JudgedPrediction

@@ -1,4 +1,4 @@
-"""Accuracy by the length of the source, or by depth."""
+"""Accuracy broken down by source length or by depth."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ Measure = Callable[[Example], int]
 
 @dataclass(frozen=True)
 class Group:
-    """The predictions to examples of about the same size.
+    """Examples of similar size.
 
     Attributes:
-        smallest: the least size.
-        largest: the greatest; the same if every size has a group.
-        count: how many examples.
-        metrics: of these examples alone.
+        smallest: the smallest size in the group.
+        largest: the largest size in the group.
+        count: the number of examples.
+        metrics: the metrics of these examples.
     """
 
     smallest: int
@@ -28,23 +28,23 @@ class Group:
 
     @property
     def label(self) -> str:
-        """The sizes, as in ``5`` or ``5-8``."""
+        """The range of sizes, such as ``5`` or ``5-8``."""
         return f"{self.smallest}" if self.smallest == self.largest else f"{self.smallest}-{self.largest}"
 
 
 def size_measure(task: Task, by: str) -> Measure:
-    """The function from an example to its ``length`` (source tokens) or its ``depth``.
+    """A function from an example to its ``length`` (in source tokens) or its ``depth``.
 
-    An example's depth is what its task says (``meta["depth"]``), else that of the program its target stands for.
+    The depth of an example is ``meta["depth"]`` if the task provides it, else the depth of its target's program.
 
     Raises:
-        ValueError: there is no such measure.
+        ValueError: ``by`` is neither ``length`` nor ``depth``.
     """
     if by == "length":
         return lambda example: len(example.source)
     if by == "depth":
         return lambda example: _depth(task, example)
-    raise ValueError(f"sizes are measured by length or by depth, not by {by!r}.")
+    raise ValueError(f"by is {by!r}, but examples are grouped by 'length' or 'depth'.")
 
 
 def _depth(task: Task, example: Example) -> int:
@@ -53,36 +53,40 @@ def _depth(task: Task, example: Example) -> int:
         return depth
     if task.grammar is None:
         raise ValueError(
-            f"examples of {task.name} have no depth: there is none in their meta and no grammar of their targets. "
-            "Measure by length."
+            f"examples of {task.name} have no depth: it is not in their meta, and the task has no grammar. Group them "
+            "by length."
         )
     return task.grammar.read(example.target).depth
 
 
 def breakdown(
-    predictions: Sequence[JudgedPrediction], measure: Measure, *, translation: bool = False, most: int = 12
+    predictions: Sequence[JudgedPrediction],
+    measure: Measure,
+    *,
+    translation: bool = False,
+    max_groups: int = 12,
 ) -> tuple[Group, ...]:
-    """Groups of equal width by size, at most ``most`` of them; sizes that no example has are left out.
+    """Group predictions by size into at most ``max_groups`` ranges of equal width; empty groups are left out.
 
     >>> examples = [Example(("w",) * length, ("x",), str(length)) for length in (1, 2, 2, 4)]
     >>> predictions = [JudgedPrediction(example, ("x",), 0.0, len(example.source) < 3) for example in examples]
-    >>> groups = breakdown(predictions, lambda example: len(example.source), most=2)
+    >>> groups = breakdown(predictions, lambda example: len(example.source), max_groups=2)
     >>> [(group.label, group.count, group.metrics["exact_match"]) for group in groups]
     [('1-2', 3, 100.0), ('3-4', 1, 0.0)]
     """
-    if most < 1:
-        raise ValueError(f"most is {most}, but must be at least 1.")
+    if max_groups < 1:
+        raise ValueError(f"max_groups is {max_groups}, but must be at least 1.")
     sizes = [measure(prediction.example) for prediction in predictions]
     if not sizes:
-        raise ValueError("there are no predictions to group; give at least one.")
+        raise ValueError("predictions is empty; give at least one.")
     smallest = min(sizes)
-    width = -(-(max(sizes) - smallest + 1) // most)
+    width = -(-(max(sizes) - smallest + 1) // max_groups)
     members: dict[int, list[JudgedPrediction]] = {}
     for size, prediction in zip(sizes, predictions, strict=True):
         members.setdefault((size - smallest) // width, []).append(prediction)
     groups = []
-    for number, some in sorted(members.items()):
-        low = smallest + number * width
-        metrics, _ = compute_metrics(some, translation=translation)
-        groups.append(Group(low, low + width - 1, len(some), metrics))
+    for index, grouped in sorted(members.items()):
+        low = smallest + index * width
+        metrics, _ = compute_metrics(grouped, translation=translation)
+        groups.append(Group(low, low + width - 1, len(grouped), metrics))
     return tuple(groups)

@@ -1,4 +1,4 @@
-"""A model's prediction to one example, judged by the example's task."""
+"""Predictions judged by their task: exact match, execution, well-formedness."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from permalign.tasks.base import Example, Task
 
 @runtime_checkable
 class Executes(Protocol):
-    """A task whose outputs are programs that prediction something."""
+    """A task whose outputs are programs that can be executed."""
 
     def gives_same_answer(self, example: Example, output: Sequence[str]) -> bool:
-        """Whether an output predictions what the example's own target does."""
+        """Whether executing the output gives the same result as executing the example's target."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedPrediction:
-    """What a model wrote for an example, and how the task judges it.
+    """A model's output for an example, and how the task judges it.
 
     Attributes:
-        example: what was asked.
-        tokens: what the model wrote.
-        score: the log-probability the model gave it; -inf where no output was allowed.
-        correct: whether it is right as the task says (exact match).
-        executes_right: whether it predictions what the target does; None where nothing can be executed.
-        well_formed: whether the task's grammar reads it; None where there is no grammar.
+        example: the example.
+        tokens: the tokens of the output.
+        score: the log-probability of the output; -inf if the constraint allowed none.
+        correct: whether the task accepts the output (exact match).
+        executes_right: whether executing it gives the target's result; None if the task cannot execute programs.
+        well_formed: whether the task's grammar accepts it; None if the task has no grammar.
     """
 
     example: Example
@@ -38,22 +38,22 @@ class JudgedPrediction:
 
     @property
     def text(self) -> str:
-        """The output as it is written to files, and as BLEU reads it: its tokens joined by spaces."""
+        """The output's tokens joined by spaces, as in files and for BLEU."""
         return " ".join(self.tokens)
 
     @property
     def reference(self) -> str:
-        """The target in the same form."""
+        """The target's tokens joined by spaces."""
         return " ".join(self.example.target)
 
 
 def judge(
     task: Task, example: Example, tokens: Sequence[str], score: float, *, execute: bool = True
 ) -> JudgedPrediction:
-    """An prediction with the task's judgements.
+    """Judge an output.
 
     Raises:
-        DataError: what an execution needs is not there; ``execute=False`` leaves that judgement out.
+        DataError: the database needed for execution is missing; ``execute=False`` skips execution.
     """
     output = tuple(tokens)
     executes = executes_right(task, example, output) if execute and isinstance(task, Executes) else None
@@ -63,7 +63,7 @@ def judge(
 
 
 def well_formed(task: Task, tokens: Sequence[str]) -> bool | None:
-    """Whether the task's grammar reads the tokens; None where there is no grammar."""
+    """Whether the task's grammar accepts the tokens; None if the task has no grammar."""
     if task.grammar is None:
         return None
     try:
@@ -74,7 +74,7 @@ def well_formed(task: Task, tokens: Sequence[str]) -> bool | None:
 
 
 def executes_right(task: Executes, example: Example, tokens: Sequence[str]) -> bool:
-    """Whether an output predictions what the target does; one that cannot be executed does not."""
+    """Whether executing an output gives the target's result; False if it cannot be executed."""
     try:
         return task.gives_same_answer(example, tokens)
     except ValueError:

@@ -1,18 +1,18 @@
 """Metrics of judged predictions, all in percent.
 
 ``exact_match``
-    How many predictions are right as a whole.
+    The share of predictions that are entirely correct.
 ``token_accuracy``
-    Output and target are laid side by side from the left; the longer of the two says how many places a pair
-    has. Of all places of all pairs, the share where both have the same token. So what is missing and what is
-    too much counts as wrong, and long examples count for more.
+    Output and target are aligned from the left; a pair has as many positions as the longer of the two. The metric
+    is the share of all positions of all pairs at which both have the same token. So missing and superfluous tokens
+    count as wrong, and long examples weigh more.
 ``execution_accuracy``
-    How many of all predictions, executed, give what the target gives. An prediction that cannot be read or executed
-    is wrong.
+    The share of predictions whose execution gives the target's result. A prediction that cannot be parsed or
+    executed is wrong.
 ``well_formed``
-    How many predictions the task's grammar reads, right or wrong.
+    The share of predictions that the task's grammar accepts, correct or not.
 ``bleu``, ``chrf``
-    By sacrebleu, see `permalign.evaluation.sacrebleu_metrics`.
+    Computed by sacrebleu; see `permalign.evaluation.sacrebleu_metrics`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ TRANSLATION_METRICS: tuple[TranslationMetric, ...] = ("bleu", "chrf")
 
 
 def main_metric(task: Task) -> str:
-    """The metric that says which of two models is better: ``bleu`` for translation, else ``exact_match``.
+    """The metric that models are compared by: ``bleu`` for translation, else ``exact_match``.
 
     >>> from permalign.tasks.registry import get_task
     >>> main_metric(get_task("geoquery")), main_metric(get_task("en-ja"))
@@ -42,14 +42,14 @@ def is_translation(task: Task) -> bool:
 def compute_metrics(
     predictions: Sequence[JudgedPrediction], *, translation: bool = False
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """The metrics that the predictions allow, in reading order, and sacrebleu's signatures.
+    """All metrics that apply, in reading order, and the signatures of sacrebleu's metrics.
 
     Args:
-        predictions: at least one.
-        translation: whether BLEU and chrF make sense for them.
+        predictions: the judged predictions, at least one.
+        translation: whether to compute BLEU and chrF.
     """
     if not predictions:
-        raise ValueError("there are no predictions to measure; give at least one.")
+        raise ValueError("predictions is empty; give at least one.")
     metrics = {
         "exact_match": share([prediction.correct for prediction in predictions]),
         "token_accuracy": token_accuracy(predictions),
@@ -59,7 +59,7 @@ def compute_metrics(
         "well_formed": [prediction.well_formed for prediction in predictions],
     }
     for name, judged in judgements.items():
-        known = [one for one in judged if one is not None]
+        known = [judgement for judgement in judged if judgement is not None]
         if len(known) == len(judged):
             metrics[name] = share(known)
     signatures: dict[str, str] = {}
@@ -73,7 +73,7 @@ def compute_metrics(
 
 
 def share(judgements: Sequence[bool]) -> float:
-    """How many are true, in percent.
+    """The share of true values, in percent.
 
     >>> share([True, False, True, True])
     75.0
@@ -82,7 +82,7 @@ def share(judgements: Sequence[bool]) -> float:
 
 
 def token_accuracy(predictions: Sequence[JudgedPrediction]) -> float:
-    """The share of places with the right token, in percent; see the module for what a place is.
+    """The share of positions with the right token, in percent; see the module's docstring.
 
     >>> from permalign.tasks.base import Example
     >>> example = Example(("x",), ("a", "b", "c"), "0")
@@ -90,9 +90,9 @@ def token_accuracy(predictions: Sequence[JudgedPrediction]) -> float:
     >>> token_accuracy([JudgedPrediction(example, output, 0.0, False) for output in outputs])
     71.42857142857143
     """
-    right = places = 0
+    right = positions = 0
     for prediction in predictions:
         target = prediction.example.target
-        right += sum(written == wanted for written, wanted in zip(prediction.tokens, target, strict=False))
-        places += max(len(prediction.tokens), len(target))
-    return 100.0 * right / max(places, 1)
+        right += sum(token == expected for token, expected in zip(prediction.tokens, target, strict=False))
+        positions += max(len(prediction.tokens), len(target))
+    return 100.0 * right / max(positions, 1)

@@ -1,4 +1,4 @@
-"""Accuracy by size as a picture."""
+"""Plots of accuracy by size."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,16 +18,16 @@ TITLES = {
 
 
 def plot_breakdown(path: str | Path, series: Mapping[str, Sequence[Group]], metric: str, by: str) -> None:
-    """Draw a metric over sizes, one line for each entry of ``series``; below, how many examples each size has.
+    """Plot a metric by size, one line per entry of ``series``, and below it the number of examples by size.
 
     Args:
-        path: ends in .png, .pdf or .svg.
-        series: groups by the name of what they belong to, a split or a model.
-        metric: one that all groups have.
-        by: what sizes are, for the axis: ``length`` or ``depth``.
+        path: the file to write, which ends in .png, .pdf or .svg.
+        series: the groups of each line, by the line's name (a split or a model).
+        metric: the name of a metric that all groups have.
+        by: what the sizes measure, ``length`` or ``depth``, for the axis label.
 
     Raises:
-        ValueError: the ending is none of these.
+        ValueError: the path has another ending.
         PermalignError: the file cannot be written.
     """
     path = Path(path)
@@ -62,6 +62,6 @@ def plot_breakdown(path: str | Path, series: Mapping[str, Sequence[Group]], metr
 
 
 def require_format(path: Path) -> None:
-    """A `ValueError` for an ending that no picture is written with; to ask before the work is done."""
+    """Raise a `ValueError` for an unknown file format; call it before the expensive work."""
     if path.suffix.lower() not in FORMATS:
-        raise ValueError(f"{path}: a plot ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+        raise ValueError(f"{path}: a plot must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")

@@ -1,4 +1,4 @@
-"""Predictions as files: JSON lines to read back, plain text for other tools."""
+"""Files of predictions: JSON lines, and plain text for other tools."""
 
 import json
 from collections.abc import Mapping
@@ -17,15 +17,12 @@ JUDGEMENTS = ("executes_right", "well_formed")
 
 
 def write_predictions(path: str | Path, report: Report) -> None:
-    """Write one JSON object a line: id, source, target, output, score, correct, and what else is known.
-
-    The file appears complete or not at all, and replaces one that is there.
-    """
+    """Atomically write one JSON object per line: id, source, target, output, score and judgements."""
     write_lines(Path(path), (prediction_line(prediction) for prediction in report.predictions))
 
 
 def prediction_line(prediction: JudgedPrediction) -> str:
-    """One prediction as a line of JSON, without its line end; a score of -inf is null.
+    """One prediction as a line of JSON without the line end; a score of -inf becomes null.
 
     >>> prediction_line(JudgedPrediction(Example(("a", "b"), ("x",), "7"), ("x",), -0.5, True))
     '{"id": "7", "source": ["a", "b"], "target": ["x"], "output": ["x"], "score": -0.5, "correct": true}'
@@ -48,15 +45,15 @@ def prediction_line(prediction: JudgedPrediction) -> str:
 
 
 def read_predictions(path: str | Path) -> tuple[JudgedPrediction, ...]:
-    """The predictions that `write_predictions` wrote; anything else is a `DataError` with the line."""
+    """Read a file that `write_predictions` wrote; any other line raises a `DataError` that names it."""
     predictions = tuple(_prediction(text, Path(path), number) for number, text in read_text(path).lines)
     if not predictions:
         raise DataError("the file has no predictions.", path)
     return predictions
 
 
-def write_text(folder: str | Path, name: str, report: Report) -> tuple[Path, Path]:
-    """Write references and outputs as ``name.ref`` and ``name.hyp``, one sentence a line; returns their paths."""
+def write_reference_and_output(folder: str | Path, name: str, report: Report) -> tuple[Path, Path]:
+    """Write references and outputs to ``name.ref`` and ``name.hyp``, one sentence per line; returns both paths."""
     references, outputs = (Path(folder) / f"{name}.{kind}" for kind in ("ref", "hyp"))
     write_lines(references, (prediction.reference for prediction in report.predictions))
     write_lines(outputs, (prediction.text for prediction in report.predictions))
@@ -79,15 +76,15 @@ def _prediction(text: str, path: Path, number: int) -> JudgedPrediction:
             example,
             _tokens(record, "output"),
             -inf if score is None else float(score),
-            _truth(record["correct"]),
-            **{name: _truth(record[name]) for name in JUDGEMENTS if record.get(name) is not None},
+            _boolean(record["correct"]),
+            **{name: _boolean(record[name]) for name in JUDGEMENTS if record.get(name) is not None},
         )
     except KeyError as error:
         raise DataError(
-            f"there is no {error.args[0]!r}; is it a file of predictions?", path, number
+            f"{error.args[0]!r} is missing; is this a file of predictions?", path, number
         ) from None
     except (TypeError, ValueError) as error:
-        raise DataError(f"is no prediction: {error}", path, number) from None
+        raise DataError(f"is not a prediction: {error}", path, number) from None
 
 
 def _tokens(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -97,7 +94,7 @@ def _tokens(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _truth(value: object) -> bool:
+def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(f"expected true or false, found {str(value)[:80]!r}.")
     return value

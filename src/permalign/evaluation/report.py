@@ -1,4 +1,4 @@
-"""From a model and examples to judged predictions and their metrics."""
+"""Evaluate a model on examples: judged predictions and their metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """How good some predictions are.
+    """The result of an evaluation.
 
     Attributes:
-        metrics: in percent, by name, only those the task has; see `permalign.evaluation.metrics`.
-        signatures: how sacrebleu came to its metrics, by name.
-        predictions: one for each example, in the order of the examples.
-        notes: what to know before comparing, such as a metric that had to be left out.
+        metrics: the metrics that apply to the task, in percent, by name; see `permalign.evaluation.metrics`.
+        signatures: the sacrebleu signature of each of its metrics, by name.
+        predictions: the judged prediction for each example, in the order of the examples.
+        notes: remarks for whoever compares results, such as a metric that had to be left out.
     """
 
     metrics: dict[str, float]
@@ -39,26 +39,26 @@ def evaluate(
     constrained: bool = False,
     batch_size: int = 64,
 ) -> Report:
-    """Answer the examples and judge the predictions.
+    """Predict an output for each example, and judge it.
 
-    The model is left as it was, in training mode or not.
+    The model stays in the mode (training or evaluation) it is in.
 
     Args:
-        model: what predictions.
-        task: what judges.
-        examples: of the task; at least one.
-        beam: how many prefixes to keep; 1 is greedy search.
-        constrained: whether to write only what the task's grammar reads.
-        batch_size: how many sentences to work on at once; it does not change the predictions.
+        model: the model to evaluate.
+        task: the task that judges the predictions.
+        examples: examples of the task, at least one.
+        beam: the beam size; 1 is greedy search.
+        constrained: whether to allow only outputs of the task's grammar.
+        batch_size: the number of sentences per batch; it does not change the predictions.
 
     Raises:
-        ValueError: there are no examples, or no grammar to keep to.
+        ValueError: there are no examples, or ``constrained`` is set and the task has no grammar.
     """
     if not examples:
-        raise ValueError("there are no examples to evaluate on; give at least one.")
+        raise ValueError("examples is empty; give at least one.")
     if constrained and task.grammar is None:
         raise ValueError(
-            f"{task.name} has no grammar, so outputs cannot be kept to it. Leave constrained out."
+            f"{task.name} has no grammar that could constrain the outputs. Leave out constrained."
         )
     predictions = model.predict(
         [example.source for example in examples],
@@ -76,7 +76,7 @@ def evaluate(
 
 
 def make_report(task: Task, outputs: Sequence[tuple[Example, Sequence[str], float]]) -> Report:
-    """Judge outputs, given with their examples and scores, wherever they come from."""
+    """Judge outputs of any origin, given as triples of example, output tokens and score."""
     notes = list(_missing_for_execution(task, outputs))
     predictions = tuple(judge(task, *output, execute=not notes) for output in outputs)
     metrics, signatures = compute_metrics(predictions, translation=is_translation(task))
@@ -86,13 +86,13 @@ def make_report(task: Task, outputs: Sequence[tuple[Example, Sequence[str], floa
 def _missing_for_execution(
     task: Task, outputs: Sequence[tuple[Example, Sequence[str], float]]
 ) -> tuple[str, ...]:
-    """Why nothing can be executed, if so: the facts may not be there, and all else can still be measured."""
+    """A note if programs cannot be executed because a database is missing; all other metrics still apply."""
     if isinstance(task, Executes) and outputs:
         example = outputs[0][0]
         try:
             task.gives_same_answer(example, example.target)
         except DataError as error:
-            return (f"execution accuracy is left out: {error}",)
+            return (f"no execution accuracy: {error}",)
         except ValueError:
             return ()
     return ()

@@ -1,9 +1,9 @@
-"""BLEU and chrF by sacrebleu.
+"""BLEU and chrF, computed by sacrebleu.
 
-Every corpus here comes as tokens (Japanese cut by KyTea, English by its dataset's own rules, in lower case),
-and models write such tokens. Text is therefore the tokens joined by spaces, and sacrebleu must not cut it
-again: ``tok:none`` in the signature, ``--tokenize none`` on its command line. Such a BLEU compares systems on
-the same tokens; it does not compare with one on detokenised text.
+All corpora here are tokenised (Japanese by KyTea, English by its dataset's own rules, in lower case), and models
+produce such tokens. Text is therefore tokens joined by spaces, which sacrebleu must not tokenise again: its
+signature says ``tok:none``, its command line ``--tokenize none``. Such a BLEU compares systems on the same tokens,
+but not with a BLEU on detokenised text.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ TranslationMetric = Literal["bleu", "chrf"]
 
 
 class CorpusScore(NamedTuple):
-    """A score in percent, and the signature that says how it came about."""
+    """A score in percent, and the signature that says how it was computed."""
 
     value: float
     signature: str
 
 
 def corpus_score(metric: TranslationMetric, outputs: Sequence[str], references: Sequence[str]) -> CorpusScore:
-    """The score of outputs against one reference each.
+    """Score outputs against one reference each.
 
     >>> value, signature = corpus_score("bleu", ["the cat sat on the mat"], ["the cat sat on the mat"])
     >>> round(value, 6), signature
@@ -31,7 +31,7 @@ def corpus_score(metric: TranslationMetric, outputs: Sequence[str], references: 
     """
     if len(outputs) != len(references):
         raise ValueError(
-            f"there are {len(outputs)} outputs but {len(references)} references; give one for each."
+            f"there are {len(outputs)} outputs but {len(references)} references; give one reference per output."
         )
     scorer = make_metric(metric)
     score = scorer.corpus_score(list(outputs), [list(references)])
@@ -39,16 +39,16 @@ def corpus_score(metric: TranslationMetric, outputs: Sequence[str], references: 
 
 
 def make_metric(metric: TranslationMetric) -> Any:
-    """sacrebleu's own object for a metric, with the settings used everywhere in permalign."""
+    """The sacrebleu object for a metric, with the settings used throughout permalign."""
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise PermalignError('BLEU and chrF need sacrebleu: pip install "permalign[training]".') from None
-    # force: it is tokenised on purpose, so sacrebleu need not warn of it
+    # force: the text is tokenised on purpose, so sacrebleu need not warn
     return BLEU(tokenize="none", force=True) if metric == "bleu" else CHRF()
 
 
 def sacrebleu_command(references: Path, outputs: Path) -> str:
-    """What to type to see the same numbers by sacrebleu itself."""
+    """The command that reproduces the scores with sacrebleu itself."""
     return f"sacrebleu {references} -i {outputs} -m bleu chrf --tokenize none --force -w 2"

@@ -1,19 +1,19 @@
-"""Whether one system is better than another, or only luckier.
+"""Significance tests: whether one system is better than another, or only luckier.
 
 Right and wrong predictions are compared by a **paired permutation test**. If two systems were equally good, it would
-not matter which of them gave which of the two predictions to an example. So let d_i be the difference of the
+not matter which of them made which of the two predictions for an example. So let d_i be the difference of the
 systems on example i and T = sum_i d_i; under the null hypothesis every choice of signs s in {-1, 1}^n gives an
 equally probable T(s) = sum_i s_i d_i, and
 
     p = P(|T(s)| >= |T|),
 
-by scipy: exactly where there are few enough choices, else from random ones. Of several seeds of a system, d_i is
-the difference of the means over seeds, so the test speaks of the examples (would it hold for others of the kind?)
-and the deviation beside it of the seeds (would it hold for others?). Examples with d_i = 0 change nothing, and are
-left out.
+computed by scipy: exactly if there are few enough choices, else from random ones. If systems have several seeds,
+d_i is the difference of the means over seeds. So the test is about the examples (does the difference hold for other
+examples of the kind?), and the standard deviation about the seeds (does it hold for other seeds?). Examples with
+d_i = 0 change nothing and are left out.
 
-BLEU and chrF are no means over examples; for them sacrebleu has paired approximate randomisation and a paired
-bootstrap. Each seed of one system is compared with the seed of the other that stands in the same place.
+BLEU and chrF are not means over examples; for them sacrebleu provides paired approximate randomisation and a paired
+bootstrap. The i-th seed of one system is compared with the i-th seed of the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from permalign.evaluation.metrics import TRANSLATION_METRICS, compute_metrics
 from permalign.evaluation.sacrebleu_metrics import TranslationMetric, make_metric
 
 System = Sequence[Sequence[JudgedPrediction]]
-"""The predictions of each seed of a system to the same examples."""
+"""The predictions of each seed of a system for the same examples."""
 
 TranslationTest = Literal["randomisation", "bootstrap"]
 JUDGEMENT_OF: Mapping[str, Callable[[JudgedPrediction], bool | None]] = {
@@ -39,7 +39,7 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class Spread:
-    """A metric over the seeds of a system.
+    """The values of a metric over the seeds of a system.
 
     >>> spread = Spread((80.0, 90.0, 85.0))
     >>> spread.mean, spread.deviation
@@ -50,25 +50,25 @@ class Spread:
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """The mean over the seeds."""
         return fmean(self.values)
 
     @property
     def deviation(self) -> float | None:
-        """The sample standard deviation (of n - 1); None for one seed."""
+        """The sample standard deviation (with n - 1); None for a single seed."""
         return stdev(self.values) if len(self.values) > 1 else None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems by one metric.
+    """The comparison of two systems by one metric.
 
     Attributes:
-        metric: its name.
+        metric: the name of the metric.
         first: the first system's values.
-        second: the second's.
-        p_values: one for both systems; or, for BLEU and chrF, one for each pair of seeds; none where no test fits.
-        test: how they came about.
+        second: the second system's values.
+        p_values: a single p-value, or one per pair of seeds for BLEU and chrF; empty if no test applies.
+        test: the name of the test.
     """
 
     metric: str
@@ -79,7 +79,7 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """How much better the second is, in points."""
+        """The second system's mean minus the first's, in points."""
         return self.second.mean - self.first.mean
 
 
@@ -95,15 +95,15 @@ def compare(
     """Compare two systems by every metric that both have.
 
     Args:
-        first: predictions of each seed.
-        second: the same for the other system, to the same examples.
-        translation: whether BLEU and chrF make sense for them.
-        test: which of sacrebleu's tests.
-        resamples: how many choices of signs to draw where there are too many; also how often sacrebleu draws.
-        seed: of what is drawn for right and wrong predictions; sacrebleu has its own, in ``SACREBLEU_SEED``.
+        first: the predictions of each seed of the first system.
+        second: the predictions of each seed of the second system, for the same examples.
+        translation: whether to compare BLEU and chrF.
+        test: which of sacrebleu's tests to use for them.
+        resamples: the number of random choices of signs (if not all can be tried), and of sacrebleu's resamples.
+        seed: the seed of the permutation test; sacrebleu takes its own from ``SACREBLEU_SEED``.
 
     Raises:
-        ValueError: the predictions are not to the same examples, or there are too few.
+        ValueError: the predictions are for different examples, or the systems have different numbers of seeds.
     """
     require_same_examples([*first, *second])
     values = [
@@ -136,13 +136,13 @@ def permutation_test(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> float:
-    """The two-sided p-value of the paired permutation test; see the module.
+    """The two-sided p-value of the paired permutation test; see the module's docstring.
 
     Args:
-        first: for each seed, whether each example was answered right.
-        second: the same for the other system.
-        resamples: at most so many choices of signs; all of them are tried if 2^n is not more.
-        seed: of the drawing.
+        first: for each seed of the first system, whether each prediction is right.
+        second: the same for the second system.
+        resamples: the largest number of choices of signs to try; if 2^n is not larger, all are tried.
+        seed: the seed of the random choices.
 
     >>> permutation_test([[True, True, True, True, False]], [[False, False, False, False, False]])
     0.125
@@ -152,12 +152,12 @@ def permutation_test(
         from scipy.stats import permutation_test as scipy_permutation_test
     except ImportError:
         raise PermalignError('The permutation test needs scipy: pip install "permalign[training]".') from None
-    # Whole numbers, (seeds of second) * (right in first) - ..., so that equal sums are equal.
+    # Multiplied by both numbers of seeds, means are integers, so that ties are exact.
     right = [numpy.array(system, dtype=int).sum(0) for system in (first, second)]
     differences = len(second) * right[0] - len(first) * right[1]
     differences = differences[differences != 0].astype(float)
     if len(differences) < 2:
-        return 1.0  # both signs of one difference are as far from zero
+        return 1.0  # a single difference is as far from zero with either sign
     result = scipy_permutation_test(
         (differences,),
         lambda signed, axis: signed.sum(axis=axis),
@@ -178,11 +178,11 @@ def translation_test(
     test: TranslationTest = "randomisation",
     resamples: int = RESAMPLES,
 ) -> tuple[float, ...]:
-    """sacrebleu's p-value for each pair of seeds; identical outputs have 1."""
+    """sacrebleu's p-value for each pair of seeds; 1 if the outputs are identical."""
     if len(first) != len(second):
         raise ValueError(
             f"one system has {len(first)} seeds and the other {len(second)}, but {metric} compares them in pairs. "
-            "Give as many of each."
+            "Give the same number of each."
         )
     return tuple(_paired_test(metric, *pair, test, resamples) for pair in zip(first, second, strict=True))
 
@@ -196,7 +196,7 @@ def _paired_test(
 ) -> float:
     outputs = [[prediction.text for prediction in predictions] for predictions in (first, second)]
     if outputs[0] == outputs[1]:
-        return 1.0  # sacrebleu counts only larger differences than the one seen, so 0 would be the least probable
+        return 1.0  # sacrebleu counts only differences larger than the observed one, and would return the smallest p
     from sacrebleu.significance import PairedTest
 
     systems: list[tuple[str, Sequence[str]]] = [("first", outputs[0]), ("second", outputs[1])]
@@ -211,7 +211,7 @@ def _paired_test(
 
 
 def require_same_examples(all_predictions: System) -> None:
-    """A `ValueError` unless all prediction the same examples in the same order."""
+    """Raise a `ValueError` unless all predictions are for the same examples in the same order."""
     first = all_predictions[0]
     for place, predictions in enumerate(all_predictions[1:], start=2):
         if len(predictions) != len(first):
@@ -229,7 +229,7 @@ def require_same_examples(all_predictions: System) -> None:
 
 
 def _judged(first: System, second: System, metric: str) -> list[list[list[bool]]]:
-    """Right or wrong, by system, seed and example."""
+    """Whether each prediction is right, by system, seed and example."""
     judgement = JUDGEMENT_OF[metric]
     return [
         [[bool(judgement(prediction)) for prediction in predictions] for predictions in system]

@@ -1,4 +1,4 @@
-"""Examples as padded tensors."""
+"""Batches: examples as padded tensors of token ids."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +13,15 @@ from permalign.text.sampler import BucketSampler
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some examples as numbers.
+    """Examples as padded tensors of token ids.
 
     Attributes:
-        source: (batch, source position), padded with `PADDING_ID`.
-        source_lengths: (batch,)
-        target: (batch, target position), padded; without begin and end.
-        target_lengths: (batch,)
-        examples: what the rows were made of.
-        indices: where these are among all examples, to put results back in order.
+        source: the source ids ``(batch, source position)``, padded with `PADDING_ID`.
+        source_lengths: the lengths of the sources, ``(batch,)``.
+        target: the target ids ``(batch, target position)``, padded; without begin and end symbols.
+        target_lengths: the lengths of the targets, ``(batch,)``.
+        examples: the examples behind the rows.
+        indices: the index of each example in the whole dataset, to restore its order.
     """
 
     source: Tensor
@@ -35,7 +35,7 @@ class Batch:
         return len(self.examples)
 
     def swap_sides(self, rows: Tensor) -> "Batch":
-        """Some rows with sources and targets in each other's index; of examples it knows nothing."""
+        """The selected rows with source and target exchanged, for an inverse model; without `examples`."""
         return Batch(
             self.target[rows],
             self.target_lengths[rows],
@@ -46,7 +46,7 @@ class Batch:
         )
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch with its tensors on a device."""
+        """The same batch with its tensors on another device."""
         return replace(
             self,
             source=self.source.to(device),
@@ -57,17 +57,17 @@ class Batch:
 
 
 class Batches:
-    """The batches of some examples; each pass over it is the rest of an epoch of its ``sampler``.
+    """All batches of a dataset; iterating yields the rest of the current epoch of its ``sampler``.
 
     Args:
-        examples: encoded once, when this is made.
-        source_codec: for the sources.
-        target_codec: for the targets.
-        max_tokens: how many tokens a batch may have, padding and both sides included.
-        seed: of the shuffling.
-        shuffle: whether to shuffle at all.
-        batch_size: how many examples a batch may have at most.
-        curriculum_epochs: how many epochs, the first ones, go from short to long although examples are shuffled.
+        examples: the examples, which are encoded once, here.
+        source_codec: encodes the sources.
+        target_codec: encodes the targets.
+        max_tokens: the largest number of tokens in a batch, counting both sides and padding.
+        seed: the seed of the shuffling.
+        shuffle: whether to shuffle; otherwise every epoch goes from short to long examples.
+        batch_size: the largest number of examples in a batch; None for no limit.
+        curriculum_epochs: the number of first epochs that go from short to long examples.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Batches:
         )
 
     def __len__(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches in an epoch."""
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -110,7 +110,7 @@ class Batches:
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """The sequences as the rows of a tensor, and their lengths.
+    """Pad sequences to equal length; returns the padded tensor and the lengths.
 
     >>> pad([[7, 8, 9], [5]])
     (tensor([[7, 8, 9],

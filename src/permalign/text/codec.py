@@ -1,4 +1,4 @@
-"""What turns tokens into numbers and back, and the JSON files it is kept in."""
+"""The interface that turns tokens into ids and back, and the JSON files that codecs are saved in."""
 
 import json
 from collections import Counter
@@ -17,91 +17,95 @@ FORMAT_VERSION = 1
 
 
 class Codec(Protocol):
-    """What turns tokens into numbers and back; the first four numbers are those of `SPECIALS`."""
+    """Turns tokens into ids and back; the first four ids are those of `SPECIALS`."""
 
     def __len__(self) -> int:
-        """How many numbers there are."""
+        """The vocabulary size, special tokens included."""
         ...
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """The numbers of a sentence, without begin and end; never that of padding."""
+        """The ids of a sentence, without begin and end symbols; padding never occurs."""
         ...
 
-    def decode(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """The tokens of a sentence up to its end, without padding and begin."""
+    def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """The tokens of a sentence up to its end symbol, without padding and begin symbols."""
         ...
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:
-        """What each of the numbers that `encode` gives stands for, to show to people."""
+        """The text behind each id that `encode` returns, for display."""
         ...
 
-    def convert_ids_to_tokens(self, numbers: Iterable[int]) -> list[str]:
-        """What each number stands for, to show to people."""
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The token of each id, for display."""
         ...
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON."""
+        """Write the codec as a JSON file."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownReport:
-    """How much of a text a codec does not know.
+    """How much of a text is unknown to a codec.
 
     Attributes:
-        running: how many units (words, names or pieces of words) the text has.
-        unknown: how many of them are unknown.
-        most_frequent: the unknown units that occur most often.
+        total: the number of tokens (words, entities or subwords) in the text.
+        unknown: the number of unknown tokens.
+        most_frequent: the most frequent unknown tokens.
     """
 
-    running: int
+    total: int
     unknown: int
     most_frequent: tuple[str, ...]
 
     def __str__(self) -> str:
-        share = self.unknown / max(self.running, 1)
-        words = f", most often: {' '.join(self.most_frequent)}" if self.most_frequent else ""
-        return f"{self.unknown:,} of {self.running:,} units ({share:.1%}) are unknown{words}"
+        share = self.unknown / max(self.total, 1)
+        examples = f", most often: {' '.join(self.most_frequent)}" if self.most_frequent else ""
+        return f"{self.unknown:,} of {self.total:,} tokens ({share:.1%}) are unknown{examples}"
 
 
 def report_unknown(codec: Codec, sentences: Iterable[Sequence[str]], show: int = 5) -> UnknownReport:
-    """Count the units that `encode` loses.
+    """Count the tokens that `encode` maps to the unknown symbol.
 
     >>> from permalign.text.vocabulary import Vocabulary
     >>> print(report_unknown(Vocabulary(["the", "cat"]), [["the", "cow"], ["the", "cat"]]))
-    1 of 4 units (25.0%) are unknown, most often: cow
+    1 of 4 tokens (25.0%) are unknown, most often: cow
     """
-    running, unknown = 0, Counter[str]()
+    total, unknown = 0, Counter[str]()
     for sentence in sentences:
-        numbers = codec.encode(sentence)
-        running += len(numbers)
-        pairs = zip(codec.tokenize(sentence), numbers, strict=True)
-        unknown.update(unit for unit, number in pairs if number == UNKNOWN_ID)
-    ranked = sorted(unknown, key=lambda unit: (-unknown[unit], unit))
-    return UnknownReport(running, unknown.total(), tuple(ranked[:show]))
+        ids = codec.encode(sentence)
+        total += len(ids)
+        pairs = zip(codec.tokenize(sentence), ids, strict=True)
+        unknown.update(token for token, token_id in pairs if token_id == UNKNOWN_ID)
+    ranked = sorted(unknown, key=lambda token: (-unknown[token], token))
+    return UnknownReport(total, unknown.total(), tuple(ranked[:show]))
 
 
-def until_end(numbers: Iterable[int], size: int) -> list[int]:
-    """The numbers before the first end, without padding and begin; one that is out of range is an error."""
+def until_end(ids: Iterable[int], vocab_size: int) -> list[int]:
+    """The ids before the first end symbol, without padding and begin symbols.
+
+    Raises:
+        ValueError: an id is out of range.
+    """
     kept = []
-    for number in numbers:
-        if not 0 <= number < size:
-            raise ValueError(f"numbers must be from 0 to {size - 1}, found {number}.")
-        if number == END_ID:
+    for token_id in ids:
+        if not 0 <= token_id < vocab_size:
+            raise ValueError(f"ids must be from 0 to {vocab_size - 1}, found {token_id}.")
+        if token_id == END_ID:
             break
-        if number not in (PADDING_ID, BEGIN_ID):
-            kept.append(number)
+        if token_id not in (PADDING_ID, BEGIN_ID):
+            kept.append(token_id)
     return kept
 
 
 def write_codec(path: str | Path, kind: str, content: object) -> None:
-    """Write a codec's JSON file so that it is there completely or not at all."""
+    """Write a codec's JSON file atomically."""
     record = {"format": f"permalign {kind}", "version": FORMAT_VERSION, "content": content}
     write_text(Path(path), json.dumps(record, ensure_ascii=False, indent=0) + "\n")
 
 
 def read_codec(path: str | Path, *kinds: str) -> tuple[str, object]:
-    """The kind and the content of a codec's JSON file, which must be of one of the kinds."""
+    """Read a codec's JSON file, which must be of one of the given kinds; returns its kind and content."""
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Words as numbers, names as what they name."""
+"""Vocabularies with entity linking: a known name is read as the kind of entity it names."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,10 +9,10 @@ from permalign.text.vocabulary import Vocabulary
 
 
 class EntityVocabulary:
-    """A `Vocabulary` that reads a known name, of one word or several, as one word: the kind of what it names.
+    """A `Vocabulary` that reads a known name, of one word or several, as one token: the kind of its entity.
 
-    Names are looked for from left to right, the longest first. What was read so is not written again: `decode` gives
-    the kinds.
+    Names are matched from left to right, the longest first. The link cannot be undone: `decode` returns kinds, not
+    names.
 
     >>> words = EntityVocabulary.build([["rivers", "in", "new", "york"]], {"new york": "stateid", "utah": "stateid"})
     >>> words.tokenize(["rivers", "in", "utah"]), words.encode(["rivers", "in", "utah"])
@@ -21,31 +21,31 @@ class EntityVocabulary:
     (['rivers', 'in', 'new york'], [5, 4, 6])
 
     Args:
-        vocabulary: of words and kinds.
-        names: the kind of each name, whose words are separated by spaces.
+        vocabulary: the vocabulary of words and kinds.
+        entities: the kind of each entity by its name, whose words are separated by spaces.
     """
 
-    def __init__(self, vocabulary: Vocabulary, names: Mapping[str, str]) -> None:
+    def __init__(self, vocabulary: Vocabulary, entities: Mapping[str, str]) -> None:
         self._vocabulary = vocabulary
-        self._names = dict(names)
-        self._kinds = {tuple(name.split()): kind for name, kind in names.items()}
-        if len(self._kinds) != len(self._names) or () in self._kinds:
-            raise ValueError("names must have words, and each its own.")
-        self._longest = max(map(len, self._kinds), default=0)
+        self._entities = dict(entities)
+        self._kinds = {tuple(name.split()): kind for name, kind in entities.items()}
+        if len(self._kinds) != len(self._entities) or () in self._kinds:
+            raise ValueError("the names of entities must be distinct and have at least one word each.")
+        self._max_name_length = max(map(len, self._kinds), default=0)
 
     @classmethod
     def build(
         cls,
         sentences: Iterable[Sequence[str]],
-        names: Mapping[str, str],
+        entities: Mapping[str, str],
         *,
         min_frequency: int = 1,
         max_size: int | None = None,
     ) -> "EntityVocabulary":
-        """The words and kinds of the training sentences; as `Vocabulary.build`."""
-        reader = cls(Vocabulary([]), names)
-        read = [[kind for _, kind in reader._read(sentence)] for sentence in sentences]
-        return cls(Vocabulary.build(read, min_frequency=min_frequency, max_size=max_size), names)
+        """The vocabulary of the training sentences after entity linking; see `Vocabulary.build`."""
+        linker = cls(Vocabulary([]), entities)
+        linked = [[kind for _, kind in linker._link(sentence)] for sentence in sentences]
+        return cls(Vocabulary.build(linked, min_frequency=min_frequency, max_size=max_size), entities)
 
     def __len__(self) -> int:
         return len(self._vocabulary)
@@ -54,62 +54,62 @@ class EntityVocabulary:
         return (
             isinstance(other, EntityVocabulary)
             and self._vocabulary == other._vocabulary
-            and self._names == other._names
+            and self._entities == other._entities
         )
 
     def __hash__(self) -> int:
-        return hash((self._vocabulary, len(self._names)))
+        return hash((self._vocabulary, len(self._entities)))
 
     def __repr__(self) -> str:
-        return f"EntityVocabulary: {self._vocabulary!r}, {len(self._names):,} names"
+        return f"EntityVocabulary: {self._vocabulary!r}, {len(self._entities):,} entities"
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """The number of each word, and of the kind of each name."""
-        return self._vocabulary.encode([kind for _, kind in self._read(tokens)])
+        """The id of each word, and of the kind of each entity."""
+        return self._vocabulary.encode([kind for _, kind in self._link(tokens)])
 
-    def decode(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """The word or kind of each number up to the end, without padding and begin."""
-        return self._vocabulary.decode(numbers)
+    def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """The word or kind of each id up to the end symbol, without padding and begin symbols."""
+        return self._vocabulary.decode(ids)
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:
-        """The words, and the names as they were written."""
-        return [written for written, _ in self._read(tokens)]
+        """The words, and the names of entities as they were written."""
+        return [written for written, _ in self._link(tokens)]
 
-    def convert_ids_to_tokens(self, numbers: Iterable[int]) -> list[str]:
-        """The word or kind of each number."""
-        return self._vocabulary.convert_ids_to_tokens(numbers)
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The word or kind of each id."""
+        return self._vocabulary.convert_ids_to_tokens(ids)
 
     def save(self, path: str | Path) -> None:
-        """Write the words and the names as JSON."""
-        content = {"words": self._vocabulary.words, "names": self._names}
+        """Write the words and the entities as a JSON file."""
+        content = {"words": self._vocabulary.words, "names": self._entities}
         write_codec(path, "named words", content)
 
     @classmethod
     def load(cls, path: str | Path) -> "EntityVocabulary":
-        """Read what `save` wrote; anything else is a `DataError`."""
+        """Read a file that `save` wrote; any other file raises a `DataError`."""
         _, content = read_codec(path, "named words")
-        words, names = (
+        words, entities = (
             (content.get("words"), content.get("names")) if isinstance(content, dict) else (None, None)
         )
-        if not isinstance(words, list) or not isinstance(names, dict):
-            raise DataError("expected a list of words and the names with their kinds.", path)
-        if not all(isinstance(word, str) for word in (*words, *names.values())):
+        if not isinstance(words, list) or not isinstance(entities, dict):
+            raise DataError("expected a list of words, and the names of entities with their kinds.", path)
+        if not all(isinstance(word, str) for word in (*words, *entities.values())):
             raise DataError("expected words and kinds to be strings.", path)
         try:
-            return cls(Vocabulary(words), names)
+            return cls(Vocabulary(words), entities)
         except ValueError as error:
             raise DataError(str(error), path) from None
 
-    def _read(self, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Each word twice; each name as it is written, and its kind."""
-        index = 0
-        while index < len(tokens):
-            for width in range(min(self._longest, len(tokens) - index), 0, -1):
-                written = tuple(tokens[index : index + width])
-                if written in self._kinds:
-                    yield " ".join(written), self._kinds[written]
+    def _link(self, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Pairs of what is written and what is read: a name and its kind, or the same word twice."""
+        start = 0
+        while start < len(tokens):
+            for length in range(min(self._max_name_length, len(tokens) - start), 0, -1):
+                name = tuple(tokens[start : start + length])
+                if name in self._kinds:
+                    yield " ".join(name), self._kinds[name]
                     break
             else:
-                width = 1
-                yield tokens[index], tokens[index]
-            index += width
+                length = 1
+                yield tokens[start], tokens[start]
+            start += length

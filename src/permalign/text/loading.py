@@ -1,4 +1,4 @@
-"""Loading whatever codec a file holds."""
+"""Load a codec of any kind from its file."""
 
 from pathlib import Path
 
@@ -15,6 +15,6 @@ _KINDS: dict[str, type[Vocabulary] | type[Subwords] | type[EntityVocabulary]] = 
 
 
 def load_codec(path: str | Path) -> Codec:
-    """The `Vocabulary`, the `Subwords` or the `EntityVocabulary` that was saved; anything else is a `DataError`."""
+    """Load a `Vocabulary`, `Subwords` or `EntityVocabulary`; any other file raises a `DataError`."""
     kind, _ = read_codec(path, *_KINDS)
     return _KINDS[kind].load(path)

@@ -1,4 +1,4 @@
-"""Which examples make a batch, and in which order batches come; without torch."""
+"""Bucketing: which examples form a batch, and the order of the batches. Independent of torch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -7,18 +7,18 @@ from permalign.files import fingerprint
 from permalign.tasks.seeded_random import shuffled
 
 Lengths = tuple[int, int]
-"""The source and target length of an example."""
+"""The source and target lengths of an example."""
 
 
 class BucketSampler:
-    """Batches of examples of similar length, in an order that follows from seed and epoch alone.
+    """Groups examples of similar length into batches, in an order determined by seed and epoch alone.
 
-    An epoch shuffles the examples, sorts them by source and target length (which leaves equals shuffled),
-    cuts them into batches, and shuffles the batches: O(n log n). A batch holds as many examples as fit:
-    their number times (longest source + longest target) stays within the budget, padding included.
+    Each epoch shuffles the examples, sorts them by source and target length (ties stay shuffled), cuts the
+    sorted list into batches, and shuffles the batches: O(n log n). A batch takes as many examples as fit: their
+    number times (longest source + longest target) is at most ``max_tokens``, so padding is counted.
 
-    Iterating gives the rest of the current epoch, then moves on to the next one. The position (seed, epoch,
-    offset) can be saved after any batch; a sampler that loads it goes on with the very next batch.
+    Iterating yields the rest of the current epoch, then moves on to the next one. The position (seed, epoch,
+    offset) can be saved after any batch; a sampler that loads it continues with the next batch.
 
     >>> sampler = BucketSampler([(3, 3), (1, 1), (3, 2), (1, 2)], max_tokens=12, seed=0)
     >>> list(sampler)
@@ -27,12 +27,12 @@ class BucketSampler:
     (1, 0)
 
     Args:
-        lengths: of every example.
-        max_tokens: how many tokens a batch may have, padding and both sides included.
-        seed: of the shuffling.
-        shuffle: whether to shuffle at all; without, every epoch goes from short to long.
-        batch_size: how many examples a batch may have at most.
-        curriculum_epochs: how many epochs, the first ones, go from short to long although examples are shuffled.
+        lengths: the source and target lengths of every example.
+        max_tokens: the largest number of tokens in a batch, counting both sides and padding.
+        seed: the seed of the shuffling.
+        shuffle: whether to shuffle; otherwise every epoch goes from short to long examples.
+        batch_size: the largest number of examples in a batch; None for no limit.
+        curriculum_epochs: the number of first epochs that go from short to long examples.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class BucketSampler:
             if source + target > max_tokens:
                 raise ValueError(
                     f"example {index} has {source} + {target} tokens, more than the {max_tokens} of a "
-                    "batch. Raise max_tokens, or leave the example out."
+                    "batch. Raise max_tokens, or leave out the example."
                 )
         if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, found {batch_size}.")
+            raise ValueError(f"batch_size is {batch_size}, but must be at least 1.")
         self._lengths = list(lengths)
         self._token_budget = max_tokens
         self._shuffle = shuffle
@@ -63,7 +63,7 @@ class BucketSampler:
         self.offset = 0
 
     def __len__(self) -> int:
-        """How many batches an epoch has; the same in every epoch, as only equals change indices."""
+        """The number of batches in an epoch; all epochs have the same, since only ties are reordered."""
         return len(self._cut(sorted(range(len(self._lengths)), key=self._lengths.__getitem__)))
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -85,7 +85,7 @@ class BucketSampler:
         return shuffled(batches, generator) if mixed else batches
 
     def state_dict(self) -> dict[str, int | str]:
-        """The position, and a fingerprint of the data it is a position in."""
+        """The position, and a fingerprint of the batches it refers to."""
         return {
             "seed": self.seed,
             "epoch": self.epoch,
@@ -94,15 +94,15 @@ class BucketSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Take up a position that `state_dict` gave; the next iteration goes on from there.
+        """Restore a position that `state_dict` returned; the next iteration continues from there.
 
         Raises:
-            ValueError: the position is one in other data, or in batches of another size.
+            ValueError: the position belongs to other data or to differently built batches.
         """
         if state.get("fingerprint") != self._fingerprint():
             raise ValueError(
-                "the saved position is one in other batches: the examples, max_tokens, batch_size, "
-                "shuffle or curriculum_epochs were different. Give the sampler what it had then."
+                "the saved position belongs to other batches: the examples, max_tokens, batch_size, shuffle or "
+                "curriculum_epochs were different. Give the sampler the same arguments as before."
             )
         seed, epoch, offset = (state.get(name) for name in ("seed", "epoch", "offset"))
         if not (isinstance(seed, int) and isinstance(epoch, int) and isinstance(offset, int)):
@@ -111,12 +111,12 @@ class BucketSampler:
             )
         if epoch < 0 or not 0 <= offset <= len(self):
             raise ValueError(
-                f"there is no batch {offset} of epoch {epoch}; an epoch has {len(self)} batches."
+                f"there is no batch {offset} in epoch {epoch}; an epoch has {len(self)} batches."
             )
         self.seed, self.epoch, self.offset = seed, epoch, offset
 
     def _cut(self, indices: Sequence[int]) -> list[list[int]]:
-        """Fill one batch after the other."""
+        """Cut the examples into batches, filling one after the other."""
         batches: list[list[int]] = []
         longest_source = longest_target = 0
         for index in indices:

@@ -1,4 +1,4 @@
-"""Pieces of words as numbers, learned by SentencePiece from the training side."""
+"""Subword vocabularies, learned by SentencePiece from the training sentences."""
 
 import base64
 import binascii
@@ -24,10 +24,10 @@ from permalign.text.codec import (
 
 
 class Subwords:
-    """A trained SentencePiece model in the index of a `Vocabulary`.
+    """A trained SentencePiece model, used like a `Vocabulary`.
 
-    Tokens are joined by spaces, cut into pieces, and found again by the spaces; nothing is normalised, so
-    what holds no unknown character comes back as it was.
+    Tokens are joined by spaces before they are split into subwords, and recovered from the spaces. Nothing is
+    normalised, so decoding restores any text without unknown characters.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -36,20 +36,24 @@ class Subwords:
 
     @classmethod
     def train(
-        cls, sentences: Iterable[Sequence[str]], size: int, *, kind: Literal["unigram", "bpe"] = "unigram"
+        cls,
+        sentences: Iterable[Sequence[str]],
+        vocab_size: int,
+        *,
+        algorithm: Literal["unigram", "bpe"] = "unigram",
     ) -> "Subwords":
-        """Learn at most ``size`` pieces (with the four specials) from the training sentences.
+        """Learn a vocabulary of at most ``vocab_size`` subwords, the four special tokens included.
 
         Raises:
-            ValueError: so few pieces do not even hold the characters, or there are no sentences.
+            ValueError: the vocabulary is too small for all characters, or there are no sentences.
         """
         model = io.BytesIO()
         try:
             _sentencepiece().SentencePieceTrainer.train(
                 sentence_iterator=iter([" ".join(sentence) for sentence in sentences]),
                 model_writer=model,
-                vocab_size=size,
-                model_type=kind,
+                vocab_size=vocab_size,
+                model_type=algorithm,
                 hard_vocab_limit=False,
                 character_coverage=1.0,
                 normalization_rule_name="identity",
@@ -66,7 +70,7 @@ class Subwords:
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise ValueError(f"SentencePiece could not learn {size} pieces: {error}") from None
+            raise ValueError(f"SentencePiece could not learn {vocab_size} subwords: {error}") from None
         return cls(model.getvalue())
 
     def __len__(self) -> int:
@@ -79,31 +83,31 @@ class Subwords:
         return hash(self._model)
 
     def __repr__(self) -> str:
-        return f"Subwords of {len(self):,} pieces"
+        return f"Subwords of size {len(self):,}"
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """The numbers of the sentence's pieces."""
+        """The ids of the sentence's subwords."""
         return list(self._processor.encode(" ".join(tokens)))
 
-    def decode(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """The tokens that the pieces up to the end make."""
-        return tuple(self._processor.decode(until_end(numbers, len(self))).split())
+    def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """The tokens that the subwords up to the end symbol form."""
+        return tuple(self._processor.decode(until_end(ids, len(self))).split())
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:
-        """The pieces of the sentence; a space before a piece is shown as ▁."""
+        """The subwords of the sentence; a space before a subword is shown as ▁."""
         return list(self._processor.encode(" ".join(tokens), out_type=str))
 
-    def convert_ids_to_tokens(self, numbers: Iterable[int]) -> list[str]:
-        """The piece of each number."""
-        return [self._processor.id_to_piece(number) for number in numbers]
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The subword of each id."""
+        return [self._processor.id_to_piece(token_id) for token_id in ids]
 
     def save(self, path: str | Path) -> None:
-        """Write the model as JSON."""
+        """Write the model as a JSON file."""
         write_codec(path, "subwords", base64.b64encode(self._model).decode("ascii"))
 
     @classmethod
     def load(cls, path: str | Path) -> "Subwords":
-        """Read what `save` wrote; anything else is a `DataError`."""
+        """Read a file that `save` wrote; any other file raises a `DataError`."""
         _, content = read_codec(path, "subwords")
         try:
             return cls(base64.b64decode(str(content), validate=True))

@@ -1,4 +1,4 @@
-"""Words as numbers."""
+"""Word vocabularies."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from permalign.text.codec import SPECIALS, UNKNOWN_ID, read_codec, until_end, wr
 
 
 class Vocabulary:
-    """A fixed list of words; it cannot grow, and any other word is `UNKNOWN`.
+    """A fixed list of words; any other word is mapped to the unknown symbol.
 
     >>> vocabulary = Vocabulary.build([["the", "cat"], ["the", "dog"]], min_frequency=1)
     >>> vocabulary.encode(["the", "cow"])
@@ -18,30 +18,30 @@ class Vocabulary:
     ('the', 'cat')
 
     Args:
-        words: all different, and none of `SPECIALS`, which come before them.
+        words: distinct words, none of which is one of `SPECIALS`, whose ids come first.
     """
 
     def __init__(self, words: Iterable[str]) -> None:
         self._tokens = (*SPECIALS, *words)
-        self._numbers = {token: number for number, token in enumerate(self._tokens)}
-        if len(self._numbers) != len(self._tokens):
-            twice = [token for token, count in Counter(self._tokens).items() if count > 1]
+        self._ids = {token: token_id for token_id, token in enumerate(self._tokens)}
+        if len(self._ids) != len(self._tokens):
+            repeated = [token for token, count in Counter(self._tokens).items() if count > 1]
             raise ValueError(
-                f"words must differ from each other and from {SPECIALS}, but {twice[0]!r} does not."
+                f"words must differ from each other and from {SPECIALS}, but {repeated[0]!r} does not."
             )
-        # A special that stands in a text is no special: what is read must not pass for padding or an end.
-        self._words = {word: number for word, number in self._numbers.items() if number >= len(SPECIALS)}
+        # A text that contains "</s>" must not end a sentence, so special tokens in texts are unknown words.
+        self._word_ids = {word: word_id for word, word_id in self._ids.items() if word_id >= len(SPECIALS)}
 
     @classmethod
     def build(
         cls, sentences: Iterable[Sequence[str]], *, min_frequency: int = 1, max_size: int | None = None
     ) -> "Vocabulary":
-        """The words of the training sentences, the most frequent first, equally frequent ones by alphabet.
+        """The vocabulary of the training sentences: the most frequent word first, ties in alphabetical order.
 
         Args:
-            sentences: what to count.
-            min_frequency: leave out words that occur less often.
-            max_size: keep only that many words (the specials come on top).
+            sentences: the training sentences.
+            min_frequency: the number of occurrences below which a word is left out.
+            max_size: the largest number of words, special tokens not included; None for no limit.
         """
         counts = Counter(word for sentence in sentences for word in sentence)
         for special in SPECIALS:
@@ -53,7 +53,7 @@ class Vocabulary:
         return len(self._tokens)
 
     def __contains__(self, word: object) -> bool:
-        return word in self._words
+        return word in self._word_ids
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self._tokens == other._tokens
@@ -62,44 +62,44 @@ class Vocabulary:
         return hash(self._tokens)
 
     def __repr__(self) -> str:
-        return f"Vocabulary of {len(self._words):,} words"
+        return f"Vocabulary of {len(self._word_ids):,} words"
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The specials and the words, in the order of their numbers."""
+        """The special tokens and the words, in the order of their ids."""
         return self._tokens
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words alone."""
+        """The words without the special tokens."""
         return self._tokens[len(SPECIALS) :]
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """The number of each token."""
-        return [self._words.get(token, UNKNOWN_ID) for token in tokens]
+        """The id of each token."""
+        return [self._word_ids.get(token, UNKNOWN_ID) for token in tokens]
 
-    def decode(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """The token of each number up to the end, without padding and begin."""
-        return tuple(self._tokens[number] for number in until_end(numbers, len(self)))
+    def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
+        """The token of each id up to the end symbol, without padding and begin symbols."""
+        return tuple(self._tokens[token_id] for token_id in until_end(ids, len(self)))
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:
-        """The tokens themselves: each has one number."""
+        """The tokens themselves, since each has one id."""
         return list(tokens)
 
-    def convert_ids_to_tokens(self, numbers: Iterable[int]) -> list[str]:
-        """The token of each number."""
-        return [self._tokens[number] for number in numbers]
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The token of each id."""
+        return [self._tokens[token_id] for token_id in ids]
 
     def save(self, path: str | Path) -> None:
-        """Write the words as JSON, with one word a line for the human reader."""
+        """Write the words as a JSON file, one word per line."""
         write_codec(path, "vocabulary", self.words)
 
     @classmethod
     def load(cls, path: str | Path) -> "Vocabulary":
-        """Read what `save` wrote; anything else is a `DataError`."""
+        """Read a file that `save` wrote; any other file raises a `DataError`."""
         _, words = read_codec(path, "vocabulary")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise DataError("expected the words as a list of strings.", path)
+            raise DataError("expected a list of words as strings.", path)
         try:
             return cls(words)
         except ValueError as error:

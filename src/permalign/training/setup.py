@@ -122,7 +122,7 @@ def learn_codec(
     """Words or pieces of words, from the training sentences of one side."""
     if options.kind == "subwords":
         try:
-            return Subwords.train(sentences, options.size or DEFAULT_PIECES, kind=options.algorithm)
+            return Subwords.train(sentences, options.size or DEFAULT_PIECES, algorithm=options.algorithm)
         except ValueError as error:
             raise ConfigError(f"text: {error}") from None
     minimum, size = options.minimum_count, options.size

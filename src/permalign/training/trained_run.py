@@ -18,7 +18,7 @@ from permalign import __version__
 from permalign.errors import DataError, PermalignError, UsageError, unknown_name
 from permalign.evaluation import JudgedPrediction, Report, evaluate, read_predictions, write_predictions
 from permalign.evaluation.metrics import is_translation
-from permalign.evaluation.prediction_files import write_text
+from permalign.evaluation.prediction_files import write_reference_and_output
 from permalign.files import fingerprint, write_lines
 from permalign.model import Transducer
 from permalign.saving import CONFIG, SOURCE, TARGET, WEIGHTS
@@ -200,7 +200,7 @@ class TrainedRun:
         lines, record = folder / f"{split}.jsonl", folder / f"{split}.json"
         record.unlink(missing_ok=True)  # what it says holds no more once new answers are there
         write_predictions(lines, report)
-        text = write_text(folder, split, report) if is_translation(self.task) else ()
+        text = write_reference_and_output(folder, split, report) if is_translation(self.task) else ()
         found = {"metrics": report.metrics, "signatures": report.signatures, "notes": report.notes}
         write_lines(record, [json.dumps(self._origin(split, decoding) | found, indent=2, ensure_ascii=False)])
         return [lines, record, *text]
