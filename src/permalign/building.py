@@ -131,27 +131,27 @@ def build_reorderer(options: ReordererOptions, words: int, read: Mapping[str, Wo
     )
 
 
-def build_head(options: HeadOptions, words: int, width: int, encoder: nn.Module | None) -> Head:
-    """The head over source states of a width, writing words of a vocabulary.
+def build_head(options: HeadOptions, vocab_size: int, input_size: int, encoder: nn.Module | None) -> Head:
+    """Build a head.
 
     Args:
-        options: of the head.
-        words: size of the vocabulary.
-        width: of the states.
-        encoder: what it reads reordered states with; None where they need no reading.
+        options: the head's options.
+        vocab_size: the size of the output vocabulary.
+        input_size: the size of the source states.
+        encoder: the encoder that reads the reordered states; None if the head reads them as they are.
     """
     common: dict[str, Any] = {
-        "width": width,
-        "words": words,
+        "input_size": input_size,
+        "vocab_size": vocab_size,
         "dropout": options.dropout,
         "encoder": encoder,
     }
     if options.kind == "tagging":
         return TaggingHead(**common)
-    common |= {"hidden": options.hidden, "layers": options.layers}
+    common |= {"hidden_size": options.hidden, "num_layers": options.layers}
     if options.kind == "syntactic_attention":
         return SyntacticAttentionHead(**common)
-    common |= {"embedding": options.embedding}
+    common |= {"embedding_dim": options.embedding}
     if options.kind == "attention":
         return AttentionHead(**common)
     common |= {"context": options.context}

@@ -19,7 +19,7 @@ from permalign.decoding.orders import Rank, Search, search_over_orders
 from permalign.decoding.ranking import LogLikelihood, of_mixture, pooled, ranked_by_both_ways
 from permalign.decoding.reasons import Reasons, reasons_of
 from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
-from permalign.heads.base import width_after
+from permalign.heads.base import encoded_size
 from permalign.prediction import Explanation, Prediction, require_words, tokenised
 from permalign.reorderers.base import Reordering
 from permalign.saving import (
@@ -96,7 +96,7 @@ class Transducer(
         encoder = build_encoder(self.options.head.encoder, width)
         # a head that sums over orders reads words that have their context before they are put into any
         self.encoder = encoder if self.reorderer.marginalises else None
-        width = width_after(self.encoder, width)
+        width = encoded_size(self.encoder, width)
         self.head = build_head(self.options.head, len(target), width, None if self.encoder else encoder)
         back = self.options.back
         self.back = None
@@ -160,7 +160,7 @@ class Transducer(
 
     def _loss_of_way_back(self, back: "Transducer", batch: Batch) -> Tensor:
         """That of the sentences given their outputs, a mean over all; those that cannot be read back add nothing."""
-        readable = back.head.can_write(batch.target_lengths, batch.source_lengths)
+        readable = back.head.supports_lengths(batch.target_lengths, batch.source_lengths)
         if not bool(readable.any()):
             return batch.source_lengths.new_zeros((), dtype=torch.float32)
         return back.loss(batch.swap_sides(readable)).total * readable.float().mean()
@@ -304,8 +304,10 @@ class Transducer(
         longest: int | None,
     ) -> list[Prediction]:
         batch = self._batch(sentences, [[]] * len(sentences))
-        limits = [self.head.most_words(length, longest) for length in batch.source_lengths.tolist()]
-        search = partial(beam_search, beam=beam, constraint=constraint, same_length=self.head.same_length)
+        limits = [self.head.search_limit(length, longest) for length in batch.source_lengths.tolist()]
+        search = partial(
+            beam_search, beam=beam, constraint=constraint, same_length=self.head.preserves_length
+        )
         readings = [member._read(batch) for member in self.members]
         rank = self._rank(batch, readings, search, limits, beam)
         found, reordering = self._find(readings[0], batch, search, limits, beam, n_best, rank)

@@ -9,9 +9,9 @@ from torch import nn
 
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID
 
-WIDTH, WORDS = 4, 7
+INPUT_SIZE, VOCAB_SIZE = 4, 7
 WRITABLE = [
-    word for word in range(WORDS) if word not in (PADDING_ID, BEGIN_ID, END_ID)
+    word for word in range(VOCAB_SIZE) if word not in (PADDING_ID, BEGIN_ID, END_ID)
 ]  # with the unknown word
 
 
@@ -30,7 +30,7 @@ class Neighbours(nn.Module):
         return self.linear(torch.cat([padded[:, :-2], states, padded[:, 2:]], -1)).tanh() * inside
 
 
-def random_sentences(lengths, room=None, width=WIDTH):
+def random_sentences(lengths, room=None, width=INPUT_SIZE):
     """States of sentences, with noise as padding."""
     room = room or max(lengths)
     states = torch.randn(len(lengths), room, width, dtype=torch.float64, generator=seeded(sum(lengths)))
@@ -190,7 +190,7 @@ class HeadContract:
         assert value.isfinite().all()
         assert all(parameter.grad.isfinite().all() for parameter in head.parameters())
 
-    @pytest.mark.parametrize("special", [PADDING_ID, BEGIN_ID, END_ID, WORDS, -1])
+    @pytest.mark.parametrize("special", [PADDING_ID, BEGIN_ID, END_ID, VOCAB_SIZE, -1])
     def test_outputs_hold_words_only(self, special):
         states, lengths, target, target_lengths = self.batch()
         target[0, 1] = special
@@ -212,8 +212,8 @@ class HeadContract:
             head.log_likelihood(states, lengths, target, target_lengths.clamp(min=9))
 
     def test_wrong_options_are_named(self):
-        for option, value in {"words": 4, "dropout": 1.0, "width": 0}.items():
+        for option, value in {"vocab_size": 4, "dropout": 1.0, "input_size": 0}.items():
             with pytest.raises(ValueError, match=f"{option} is {value}"):
                 self.head(**{option: value})
-        with pytest.raises(ValueError, match="encoder Linear must say the width"):
+        with pytest.raises(ValueError, match="encoder Linear must give the size"):
             self.head(encoder=nn.Linear(3, 3))

@@ -24,5 +24,5 @@ def softmax(scores):
 
 def word_log_prob(head, feature, word):
     logits = head.softmax.linear.weight @ feature + head.softmax.linear.bias
-    written = [logits[other].exp() for other in range(head.words) if other not in (PADDING_ID, BEGIN_ID)]
+    written = [logits[other].exp() for other in range(head.vocab_size) if other not in (PADDING_ID, BEGIN_ID)]
     return logits[word] - sum(written).log()

@@ -5,16 +5,16 @@ import torch
 
 from permalign.heads import SsntHead, SwanHead, TaggingHead
 
-WORDS, WIDTH = 9, 4
+VOCAB_SIZE, INPUT_SIZE = 9, 4
 LENGTHS, TARGET_LENGTHS = torch.tensor([3, 2]), torch.tensor([2, 2])
 TARGET = torch.tensor([[5, 7, 4], [6, 4, 4]])  # one column more than any output has
 
 
 def head_of(kind):
     torch.manual_seed(0)
-    options = {"width": WIDTH, "words": WORDS}
+    options = {"input_size": INPUT_SIZE, "vocab_size": VOCAB_SIZE}
     if kind != "tagging":
-        options |= {"embedding": 3, "hidden": 5}
+        options |= {"embedding_dim": 3, "hidden_size": 5}
     if kind == "swan":
         options["max_segment_length"] = 2
     head = {"ssnt": SsntHead, "swan": SwanHead, "tagging": TaggingHead}[kind](**options)
@@ -23,7 +23,7 @@ def head_of(kind):
 
 @pytest.fixture
 def states():
-    return torch.randn(2, 3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return torch.randn(2, 3, INPUT_SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("kind", ["ssnt", "swan"])

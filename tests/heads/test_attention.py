@@ -2,7 +2,14 @@
 
 import pytest
 import torch
-from tests.heads.contract import WIDTH, WORDS, HeadContract, Neighbours, random_outputs, random_sentences
+from tests.heads.contract import (
+    INPUT_SIZE,
+    VOCAB_SIZE,
+    HeadContract,
+    Neighbours,
+    random_outputs,
+    random_sentences,
+)
 from tests.heads.reference import first_states, lstm_cell, softmax, word_log_prob
 
 from permalign.heads.attention import AttentionHead
@@ -11,23 +18,31 @@ from permalign.text.codec import BEGIN_ID, END_ID
 
 class TestAttention(HeadContract):
     def head(self, **options):
-        return AttentionHead(**{"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5, **options})
+        return AttentionHead(
+            **{
+                "input_size": INPUT_SIZE,
+                "vocab_size": VOCAB_SIZE,
+                "embedding_dim": 3,
+                "hidden_size": 5,
+                **options,
+            }
+        )
 
     def test_sizes_are_named(self):
-        for option in ("embedding", "hidden", "layers"):
+        for option in ("embedding_dim", "hidden_size", "num_layers"):
             with pytest.raises(ValueError, match=f"{option} is 0, but must be at least 1"):
                 self.head(**{option: 0})
 
 
 class TestDeepAttention(TestAttention):
     def head(self, **options):
-        return super().head(**{"layers": 2, "encoder": Neighbours(WIDTH, 6), **options})
+        return super().head(**{"num_layers": 2, "encoder": Neighbours(INPUT_SIZE, 6), **options})
 
 
 def luong(head, source, output):
     """The log-probability of one output, from the states of one sentence's words."""
     states = first_states(head.stack, source)
-    attended, before, total = torch.zeros(head.hidden).double(), BEGIN_ID, 0.0
+    attended, before, total = torch.zeros(head.hidden_size).double(), BEGIN_ID, 0.0
     for word in [*output, END_ID]:
         inputs = torch.cat([head.embeddings.weight[before], attended])
         for layer, cell in enumerate(head.stack.cells):

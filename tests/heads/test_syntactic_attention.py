@@ -2,7 +2,14 @@
 
 import pytest
 import torch
-from tests.heads.contract import WIDTH, WORDS, HeadContract, Neighbours, random_outputs, random_sentences
+from tests.heads.contract import (
+    INPUT_SIZE,
+    VOCAB_SIZE,
+    HeadContract,
+    Neighbours,
+    random_outputs,
+    random_sentences,
+)
 from tests.heads.reference import first_states, lstm_cell, softmax, word_log_prob
 
 from permalign.heads.syntactic_attention import SyntacticAttentionHead
@@ -11,20 +18,26 @@ from permalign.text.codec import END_ID
 
 class TestSyntacticAttention(HeadContract):
     def head(self, **options):
-        encoder = Neighbours(WIDTH, 6)
+        encoder = Neighbours(INPUT_SIZE, 6)
         return SyntacticAttentionHead(
-            **{"width": WIDTH, "words": WORDS, "hidden": 5, "encoder": encoder, **options}
+            **{
+                "input_size": INPUT_SIZE,
+                "vocab_size": VOCAB_SIZE,
+                "hidden_size": 5,
+                "encoder": encoder,
+                **options,
+            }
         )
 
     def test_sizes_are_named(self):
-        for option in ("hidden", "layers"):
+        for option in ("hidden_size", "num_layers"):
             with pytest.raises(ValueError, match=f"{option} is 0, but must be at least 1"):
                 self.head(**{option: 0})
 
 
 class TestWithoutContext(TestSyntacticAttention):
     def head(self, **options):
-        return super().head(**{"encoder": None, "layers": 2, **options})
+        return super().head(**{"encoder": None, "num_layers": 2, **options})
 
 
 def two_streams(head, words, output):

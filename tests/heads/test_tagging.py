@@ -4,7 +4,14 @@ import itertools
 
 import pytest
 import torch
-from tests.heads.contract import WIDTH, WORDS, HeadContract, Neighbours, random_outputs, random_sentences
+from tests.heads.contract import (
+    INPUT_SIZE,
+    VOCAB_SIZE,
+    HeadContract,
+    Neighbours,
+    random_outputs,
+    random_sentences,
+)
 from torch.nn.functional import one_hot
 
 from permalign import Segment, SeparablePermutation
@@ -17,12 +24,12 @@ class TestTagging(HeadContract):
     writes_end = False
 
     def head(self, **options):
-        return TaggingHead(**{"width": WIDTH, "words": WORDS, **options})
+        return TaggingHead(**{"input_size": INPUT_SIZE, "vocab_size": VOCAB_SIZE, **options})
 
 
 class TestTaggingInContext(TestTagging):
     def head(self, **options):
-        return super().head(**{"encoder": Neighbours(WIDTH, 6), **options})
+        return super().head(**{"encoder": Neighbours(INPUT_SIZE, 6), **options})
 
 
 @pytest.fixture
@@ -88,7 +95,7 @@ def test_the_exact_objective_sums_over_all_orders(head):
 def test_another_length_is_refused_by_the_name_of_the_pair(head):
     states, lengths = random_sentences([2, 3])
     target, target_lengths = random_outputs([2, 4])
-    message = "pair 1 has 3 source words and 4 output words, .*one word for each source word; use ssnt"
+    message = "pair 1 has 3 source tokens and 4 output tokens, .*one token for each source token; use ssnt"
     for method in (head.log_likelihood, head.target_emissions):
         with pytest.raises(ValueError, match=message):
             method(states, lengths, target, target_lengths)

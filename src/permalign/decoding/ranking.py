@@ -64,7 +64,7 @@ def ranked_by_both_ways(
     """
 
     def of_way_back(rows: Tensor, there: Batch) -> Tensor:
-        readable = head.can_write(there.target_lengths, there.source_lengths)
+        readable = head.supports_lengths(there.target_lengths, there.source_lengths)
         scores = torch.full(readable.shape, -torch.inf, device=readable.device)
         if bool(readable.any()):
             scores[readable] = log_likelihood(rows[readable], there.swap_sides(readable)).float()

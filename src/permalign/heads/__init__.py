@@ -1,4 +1,4 @@
-"""What turns (reordered) source states into an output."""
+"""Heads write an output from (reordered) source states."""
 
 from permalign.heads.attention import AttentionHead
 from permalign.heads.base import Decoder, Head

@@ -1,4 +1,4 @@
-"""A decoder that attends to the source at every step."""
+"""An LSTM decoder that attends to the source at every step."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
-from permalign.heads.base import Decoder, Head, width_after
+from permalign.heads.base import Decoder, Head, encoded_size
 from permalign.heads.lstm_attention import (
     LstmStack,
     State,
@@ -24,7 +24,7 @@ from permalign.text.codec import BEGIN_ID
 
 @dataclass(frozen=True)
 class _Source:
-    """What a step reads of the source, projected once: keys ``W_a h_i``, values ``W_c h_i``, -inf at padding."""
+    """The source as every step reads it, projected once: keys ``W_a h_i``, values ``W_c h_i``, -inf at padding."""
 
     keys: Tensor
     values: Tensor
@@ -37,7 +37,7 @@ class _Source:
 class AttentionHead(Head):
     """An LSTM decoder with attention as in Luong, Pham and Manning (2015): "general" scores, input feeding.
 
-    With source states ``h_i`` (the encoder's, over the reordered input) and embeddings ``E`` of output words, a step
+    With source states ``h_i`` (the encoder's, over the reordered input) and embeddings ``E`` of output tokens, a step
     is
 
         s_j     = LSTM([E(y_{j-1}) ; a_{j-1}], s_{j-1})
@@ -45,108 +45,112 @@ class AttentionHead(Head):
         a_j     = tanh(W_c sum_i weights_i h_i + W_s s_j + b)
         p(y_j)  = softmax(W a_j + b)
 
-    from ``a_0 = 0`` until the end is written. ``W_a h`` and ``W_c h`` are made once for a sentence (a mean of
-    projections is the projection of the mean), words are embedded all at once, and so is the softmax: a step of the
-    training pass is one cell, two products with the source and one square layer. O(n m hidden + m (hidden^2 + V
-    hidden)) time.
+    from ``a_0 = 0`` until END is written. ``W_a h`` and ``W_c h`` are computed once per sentence (a mean of projections
+    is the projection of the mean), and embeddings and softmax for all steps at once: a step of training is one cell,
+    two products with the source and one square layer. O(n m hidden_size + m (hidden_size^2 + V hidden_size)) time.
 
     Args:
-        width: of the states it reads.
-        words: size of the output vocabulary, with its special words.
-        embedding: width of the embeddings of output words.
-        hidden: width of the decoder.
-        layers: LSTM layers of the decoder.
-        dropout: of embedded words, between layers, and of what the softmax reads (what is fed to the next step is
-            not dropped).
-        encoder: what reads the states first, if anything: called with states and lengths, its ``width`` an int.
+        input_size: the size of the source states.
+        vocab_size: the size of the output vocabulary, special tokens included.
+        embedding_dim: the size of the embeddings of output tokens.
+        hidden_size: the size of the states of the decoder.
+        num_layers: the number of LSTM layers of the decoder.
+        dropout: dropout on embeddings, between layers, and on the input of the softmax (but not on what is fed to the
+            next step).
+        encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
-    >>> head = AttentionHead(width=8, words=10, embedding=4, hidden=6).eval()
+    >>> head = AttentionHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6).eval()
     >>> states, lengths = torch.randn(1, 2, 8), torch.tensor([2])
     >>> empty = head.log_likelihood(states, lengths, torch.tensor([[0]]), torch.tensor([0]))
-    >>> torch.allclose(empty, head.decoder(states, lengths).scores()[:, 3])  # the end
+    >>> torch.allclose(empty, head.decoder(states, lengths).scores()[:, 3])  # END
     True
     """
 
     def __init__(
         self,
         *,
-        width: int,
-        words: int,
-        embedding: int,
-        hidden: int,
-        layers: int = 1,
+        input_size: int,
+        vocab_size: int,
+        embedding_dim: int,
+        hidden_size: int,
+        num_layers: int = 1,
         dropout: float = 0.0,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_at_least_one(width=width, embedding=embedding, hidden=hidden, layers=layers)
+        require_at_least_one(
+            input_size=input_size,
+            embedding_dim=embedding_dim,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+        )
         require_dropout(dropout)
-        self.width, self.words, self.hidden = width, words, hidden
+        self.input_size, self.vocab_size, self.hidden_size = input_size, vocab_size, hidden_size
         self.encoder = encoder
-        source_width = width_after(encoder, width)
-        self.embeddings = nn.Embedding(words, embedding)
+        source_size = encoded_size(encoder, input_size)
+        self.embeddings = nn.Embedding(vocab_size, embedding_dim)
         self.dropout = nn.Dropout(dropout)
         self.stack = LstmStack(
-            width=embedding + hidden,
-            hidden=hidden,
-            layers=layers,
+            input_size=embedding_dim + hidden_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
             dropout=dropout,
-            source_width=source_width,
+            source_size=source_size,
         )
-        self.keys = nn.Linear(source_width, hidden, bias=False)  # W_a
-        self.values = nn.Linear(source_width, hidden, bias=False)  # W_c
-        self.combine = nn.Linear(hidden, hidden)  # W_s and b
-        self.softmax = OutputSoftmax(hidden, words, with_end=True)
+        self.keys = nn.Linear(source_size, hidden_size, bias=False)  # W_a
+        self.values = nn.Linear(source_size, hidden_size, bias=False)  # W_c
+        self.combine = nn.Linear(hidden_size, hidden_size)  # W_s and b
+        self.softmax = OutputSoftmax(hidden_size, vocab_size, with_end=True)
 
-    def _read(self, states: Tensor, lengths: Tensor) -> tuple[_Source, State]:
-        """The source as steps see it, and the decoder's first state."""
+    def _encode(self, states: Tensor, lengths: Tensor) -> tuple[_Source, State]:
+        """Return the source as every step reads it, and the initial state of the decoder."""
         self.require_states(states, lengths)
-        read = states if self.encoder is None else self.encoder(states, lengths)
-        source = _Source(self.keys(read), self.values(read), padding_bias(lengths, read))
-        return source, self.stack.begin(read, lengths)
+        encoded = states if self.encoder is None else self.encoder(states, lengths)
+        source = _Source(self.keys(encoded), self.values(encoded), padding_bias(lengths, encoded))
+        return source, self.stack.initial_state(encoded, lengths)
 
-    def _embed(self, words: Tensor) -> Tensor:
-        embedded: Tensor = self.dropout(self.embeddings(words))
+    def _embed(self, tokens: Tensor) -> Tensor:
+        embedded: Tensor = self.dropout(self.embeddings(tokens))
         return embedded
 
     def _step(
         self, source: _Source, state: State, attended: Tensor, embedded: Tensor
     ) -> tuple[State, Tensor]:
-        """``s_j`` and ``a_j`` of all rows, from those of the step before and the embedded word between."""
+        """Return ``s_j`` and ``a_j`` of all rows, from those of the previous step and the embedded token between."""
         state = self.stack(torch.cat([embedded, attended], dim=-1), state)
         weights = attention_weights(top(state), source.keys, source.bias)  # (rows, n)
         attended = (weighted_sum(weights, source.values) + self.combine(top(state))).tanh()
-        return state, attended  # attended: (rows, hidden)
+        return state, attended  # attended: (rows, hidden_size)
 
     def log_likelihood(
         self,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
-        """The sum of the log-probabilities of all words and of the end, each given those before it."""
+        """Return the sum of the log-probabilities of all tokens and of END, each given its predecessors."""
         self.require_target(states, target, target_lengths, smoothing)
-        source, state = self._read(states, lengths)
-        longest = int(target_lengths.max())
-        before = functional.pad(target[:, :longest], (1, 0), value=BEGIN_ID)  # (batch, steps)
-        attended = states.new_zeros(states.shape[0], self.hidden)
+        source, state = self._encode(states, lengths)
+        target = target[:, : int(target_lengths.max())]
+        inputs = functional.pad(target, (1, 0), value=BEGIN_ID)  # (batch, steps)
+        attended = states.new_zeros(states.shape[0], self.hidden_size)
         features = []
-        for embedded in self._embed(before).unbind(1):
+        for embedded in self._embed(inputs).unbind(1):
             state, attended = self._step(source, state, attended, embedded)
             features.append(attended)
-        read = self.dropout(torch.stack(features, dim=1))  # (batch, steps, hidden)
-        written = with_end(target[:, :longest], target_lengths)
-        return self.softmax.sentence_log_prob(read, written, target_lengths + 1, smoothing)
+        dropped = self.dropout(torch.stack(features, dim=1))  # (batch, steps, hidden_size)
+        outputs = with_end(target, target_lengths)
+        return self.softmax.sentence_log_prob(dropped, outputs, target_lengths + 1, smoothing)
 
-    def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> Decoder:
-        """One row for each sentence, with nothing written yet; rows share the source of their sentence."""
-        return _AttentionDecoder(self, *self._read(states, lengths))
+    def decoder(self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]) -> Decoder:
+        """Return a decoder whose rows share the source of their sentence."""
+        return _AttentionDecoder(self, *self._encode(states, lengths))
 
 
 class _AttentionDecoder(Decoder):
-    """Rows are a sentence, the states of the network after its prefix, and the prefix's log-probability."""
+    """Rows are a sentence, the states of the network after the prefix, and the log-probability of the prefix."""
 
     def __init__(self, head: AttentionHead, source: _Source, state: State) -> None:
         batch = source.keys.shape[0]
@@ -154,25 +158,25 @@ class _AttentionDecoder(Decoder):
         self._source = self._source_of_rows = source
         self._sentences = torch.arange(batch, device=source.keys.device)
         self._state = state
-        self._attended = source.keys.new_zeros(batch, head.hidden)
+        self._attended = source.keys.new_zeros(batch, head.hidden_size)
         self._advance(torch.full_like(self._sentences, BEGIN_ID), source.keys.new_zeros(batch))
 
-    def _advance(self, words: Tensor, totals: Tensor) -> None:
-        """Read the last words of all rows and score what may come next."""
+    def _advance(self, tokens: Tensor, totals: Tensor) -> None:
+        """Read the last tokens of all rows and score what may come next."""
         head = self._head
         self._state, self._attended = head._step(
-            self._source_of_rows, self._state, self._attended, head._embed(words)
+            self._source_of_rows, self._state, self._attended, head._embed(tokens)
         )
         log_probs: Tensor = head.softmax(head.dropout(self._attended))
         self._scores = totals[:, None] + log_probs
 
-    def scores(self) -> Float[Tensor, "rows words"]:
+    def scores(self) -> Float[Tensor, "rows vocab"]:
         return self._scores
 
-    def extend(self, rows: Int[Tensor, " new"], words: Int[Tensor, " new"]) -> None:
+    def extend(self, rows: Int[Tensor, " new"], tokens: Int[Tensor, " new"]) -> None:
         sentences = self._sentences[rows]
-        if not torch.equal(sentences, self._sentences):  # in a beam they seldom change: spare the copy
+        if not torch.equal(sentences, self._sentences):  # they seldom change in a beam: avoid the copy
             self._sentences = sentences
             self._source_of_rows = self._source.select(sentences)
         self._state, self._attended = select(self._state, rows), self._attended[rows]
-        self._advance(words, self._scores[rows, words])
+        self._advance(tokens, self._scores[rows, tokens])

@@ -1,4 +1,4 @@
-"""What every head does: score an output given (reordered) source states, and write one word after the other."""
+"""The interface of all heads: score an output given (reordered) source states, and generate one token by token."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,158 +21,175 @@ from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
 
 class Decoder(ABC):
-    """Partial outputs of one head, a row each, that grow by one word at a time.
+    """The partial outputs (prefixes) of one head, one per row, which grow by one token at a time.
 
-    A beam search keeps several rows for each sentence. All scores are cumulative log-probabilities of a whole
-    prefix: where a head sums over alignments they are exact marginals, and no two rows are the same prefix.
+    A beam search keeps several rows for each sentence. All scores are cumulative log-probabilities of whole prefixes.
+    Where a head sums over alignments they are exact marginals, so that no two rows need to hold the same prefix.
     """
 
     @abstractmethod
-    def scores(self) -> Float[Tensor, "rows words"]:
-        """The log-probability of every row's prefix followed by each word; that of END is the finished output's."""
+    def scores(self) -> Float[Tensor, "rows vocab"]:
+        """Return the log-probability of every prefix followed by each token; for END, that of the finished output."""
 
     @abstractmethod
-    def extend(self, rows: Int[Tensor, " new"], words: Int[Tensor, " new"]) -> None:
-        """Replace all rows: new row i is old row ``rows[i]`` followed by ``words[i]`` (never END)."""
+    def extend(self, rows: Int[Tensor, " new"], tokens: Int[Tensor, " new"]) -> None:
+        """Replace all rows: new row i is old row ``rows[i]`` followed by ``tokens[i]`` (never END)."""
 
 
 class Head(nn.Module, ABC):
     """Writes an output from source states.
 
-    ``width`` is the width of the states it reads. ``same_length`` is True for a head whose outputs always have as
-    many words as the source.
+    Attributes:
+        input_size: the size of the source states that the head reads.
+        vocab_size: the size of the output vocabulary, special tokens included.
+        preserves_length: whether every output is exactly as long as its source.
     """
 
-    width: int
-    words: int
-    same_length: bool = False
+    input_size: int
+    vocab_size: int
+    preserves_length: bool = False
 
-    def max_output_length(self, source_words: int) -> int | None:
-        """The most words it can write for a source of so many; None if there is no limit."""
-        return source_words if self.same_length else None
+    def max_output_length(self, source_length: int) -> int | None:
+        """Return the length of the longest output the head can write for a source; None if there is no limit."""
+        return source_length if self.preserves_length else None
 
-    def most_words(self, source_words: int, longest: int | None) -> int:
-        """The most words of an output that is looked for; ``longest`` is what a caller allows, None for a default."""
-        limit = 2 * source_words + 10 if longest is None else longest
-        possible = self.max_output_length(source_words)
+    def search_limit(self, source_length: int, max_length: int | None) -> int:
+        """Return the length at which a search gives up an output.
+
+        Args:
+            source_length: the length of the source.
+            max_length: the limit set by the caller; None means ``2 * source_length + 10``. A head that preserves
+                length ignores it.
+        """
+        limit = 2 * source_length + 10 if max_length is None else max_length
+        possible = self.max_output_length(source_length)
         if possible is None:
             return limit
-        return possible if self.same_length else min(limit, possible)
+        return possible if self.preserves_length else min(limit, possible)
 
-    def can_write(
+    def supports_lengths(
         self, source_lengths: Int[Tensor, " batch"], target_lengths: Int[Tensor, " batch"]
     ) -> Bool[Tensor, " batch"]:
-        """Which outputs of so many words it can write for sources of so many."""
-        most = [self.max_output_length(words) for words in source_lengths.tolist()]
-        return torch.tensor(
-            [
-                source > 0 and (limit is None or (target == limit if self.same_length else target <= limit))
-                for source, target, limit in zip(
-                    source_lengths.tolist(), target_lengths.tolist(), most, strict=True
-                )
-            ],
-            device=source_lengths.device,
-        )
+        """Return for which pairs the head can write an output of the target's length."""
+        supported = []
+        for source, target in zip(source_lengths.tolist(), target_lengths.tolist(), strict=True):
+            limit = self.max_output_length(source)
+            fits = limit is None or (target == limit if self.preserves_length else target <= limit)
+            supported.append(source > 0 and fits)
+        return torch.tensor(supported, device=source_lengths.device)
 
     @abstractmethod
     def log_likelihood(
         self,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
-        """The exact log-likelihood of every output; with smoothing, every word's is mixed with the mean over words.
+        """Return the exact log-likelihood of every output.
+
+        With label smoothing, the log-probability of each token is interpolated with the mean over the vocabulary.
 
         Args:
-            states: reordered source states, padded.
-            lengths: of the source sentences.
-            target: word numbers without begin and end, padded.
-            target_lengths: of the outputs.
-            smoothing: the label smoothing, 0 for the likelihood itself.
+            states: the reordered source states, padded.
+            lengths: the lengths of the source sentences.
+            target: the token ids of the outputs without BEGIN and END, padded.
+            target_lengths: the lengths of the outputs.
+            smoothing: the weight of the mean over the vocabulary; 0 gives the likelihood itself.
         """
 
     @abstractmethod
-    def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> Decoder:
-        """One row for each sentence, with nothing written yet."""
+    def decoder(self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]) -> Decoder:
+        """Return a decoder with one row for each sentence, whose prefix is still empty."""
 
     def alignment_posteriors(
         self,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
     ) -> Float[Tensor, "batch cells m"] | None:
-        """How probable it is, given the output, that each cell wrote each word; None for a head without alignments.
+        """Return the posterior probability, given the output, that each cell wrote each token.
 
-        Cells are the positions of the reordered source; a head may have one more, at the end. 0 at padding.
+        Cells are the positions of the reordered source; a head may have one more at the end. Posteriors are 0 at
+        padding, and None for a head without alignments.
         """
         return None
 
     def segments(
         self,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
         order: Int[Tensor, "batch n"] | None,
     ) -> list[list[Segment]] | None:
-        """Which source tokens stand behind which words of an output; None for a head without alignments."""
+        """Return the most probable alignment of source and output tokens; None for a head without alignments.
+
+        Args:
+            states: the reordered source states, padded.
+            lengths: the lengths of the source sentences.
+            target: the token ids of the outputs, padded.
+            target_lengths: the lengths of the outputs.
+            order: the source token at each position; None where the order is not discrete.
+        """
         return None
 
     def log_likelihood_over_orders(
         self,
         distribution: SeparablePermutation | LabelledPermutation,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
-        """The exact log-likelihood of every output, summed over all orders of the source as well.
+        """Return the exact log-likelihood of every output, summed over all orders of the source as well.
 
-        For heads whose words depend on one source state each; states are in the original order.
+        Only heads whose tokens depend on one source state each can do so. Arguments are those of `log_likelihood`,
+        except that ``states`` are in the original order of the source.
         """
         raise ValueError(
             f"{type(self).__name__} reads the whole reordered sentence, so its likelihood cannot be summed over all "
-            "orders. Use a head of tagging or segments, or a bound by samples."
+            "orders. Use a tagging or segments head, or a lower bound from samples."
         )
 
     def derivations_over_orders(
         self,
         distribution: SeparablePermutation | LabelledPermutation,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
     ) -> list[Transduction] | None:
-        """The most probable derivation of every output among all orders; None for a head that does not search it."""
+        """Return the most probable derivation of every output among all orders; None if the head cannot find it."""
         return None
 
     def phrase_derivations(
         self,
         distribution: SeparablePermutation | LabelledPermutation,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         count: int,
     ) -> list[list[Derivation]] | None:
-        """The most probable trees before any output is seen, where their leaves may be phrases; else None."""
+        """Return the most probable trees a priori, whose leaves may be phrases; None for a head without phrases."""
         return None
 
     def leaf_states(
-        self, states: Float[Tensor, "batch n width"], derivations: Sequence[Derivation]
-    ) -> tuple[Float[Tensor, "batch leaves width"], Int[Tensor, " batch"]]:
-        """What it reads of the leaves of each derivation, in their order; and how many there are."""
-        order, lengths = (tensor.to(states.device) for tensor in pad([one.order for one in derivations]))
+        self, states: Float[Tensor, "batch n input_size"], derivations: Sequence[Derivation]
+    ) -> tuple[Float[Tensor, "batch leaves input_size"], Int[Tensor, " batch"]]:
+        """Return the states of the leaves of each derivation, in the order it puts them, and how many there are."""
+        orders = [derivation.order for derivation in derivations]
+        order, lengths = (tensor.to(states.device) for tensor in pad(orders))
         return states.gather(1, order[..., None].expand(-1, -1, states.shape[2])), lengths
 
     def require_states(self, states: Tensor, lengths: Tensor) -> None:
-        """Require states ``(batch, n, width)`` of sentences that have at least one word."""
-        if states.dim() != 3 or states.shape[2] != self.width:
+        """Require states ``(batch, n, input_size)`` of sentences that have at least one token."""
+        if states.dim() != 3 or states.shape[2] != self.input_size:
             raise ValueError(
-                f"states has shape {shape_of(states)}, but must be (batch, n, {self.width}), as the head was built "
-                "for."
+                f"states has shape {shape_of(states)}, but must be (batch, n, {self.input_size}): the head was built "
+                f"with input_size={self.input_size}."
             )
         require_lengths("lengths", lengths, "states", states, states.shape[1])
         require_range("lengths", lengths, "states", states, states.shape[1])
@@ -180,10 +197,10 @@ class Head(nn.Module, ABC):
     def require_target(
         self, states: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
     ) -> None:
-        """Require outputs ``(batch, m)`` of words that can be written, and a label smoothing below one."""
+        """Require outputs ``(batch, m)`` of tokens that the head can write, and a label smoothing in [0, 1)."""
         if not 0 <= smoothing < 1:
             raise ValueError(f"smoothing is {smoothing}, but must lie in 0 <= smoothing < 1; 0 is none.")
-        batch, words = states.shape[0], self.words
+        batch = states.shape[0]
         if target.dim() != 2 or target.shape[0] != batch or target.is_floating_point():
             raise ValueError(
                 f"target has shape {shape_of(target)} and dtype {target.dtype}, but must be ({batch}, m) token ids: "
@@ -192,24 +209,25 @@ class Head(nn.Module, ABC):
         require_lengths("target_lengths", target_lengths, "target", target, target.shape[1])
         require_range("target_lengths", target_lengths, "target", target, target.shape[1], minimum=0)
         special = (target == PADDING_ID) | (target == BEGIN_ID) | (target == END_ID)
-        wrong = length_mask(target_lengths, target.shape[1]) & (special | (target < 0) | (target >= words))
+        wrong = special | (target < 0) | (target >= self.vocab_size)
+        wrong = wrong & length_mask(target_lengths, target.shape[1])
         if bool(wrong.any()):
             row, step = (int(index) for index in wrong.nonzero()[0])
             raise ValueError(
-                f"target[{row}, {step}] is {int(target[row, step])}, but outputs hold token ids below {words} and none "
-                f"of {PADDING_ID} (padding), {BEGIN_ID} (begin), {END_ID} (end). Leave begin and end to the head, and "
-                "count padding out in target_lengths."
+                f"target[{row}, {step}] is {int(target[row, step])}, but outputs hold token ids below "
+                f"{self.vocab_size} and none of {PADDING_ID} (padding), {BEGIN_ID} (begin), {END_ID} (end). Leave "
+                "begin and end to the head, and do not count padding in target_lengths."
             )
 
 
-def width_after(encoder: nn.Module | None, width: int) -> int:
-    """The width of a head's input states once its encoder, if any, has read them."""
+def encoded_size(encoder: nn.Module | None, input_size: int) -> int:
+    """Return the size of states of ``input_size`` once a head's encoder, if any, has read them."""
     if encoder is None:
-        return width
-    found = getattr(encoder, "width", None)
-    if not isinstance(found, int):
+        return input_size
+    size = getattr(encoder, "width", None)
+    if not isinstance(size, int):
         raise ValueError(
-            f"encoder {type(encoder).__name__} must say the width of its states in an attribute `width`, an int; "
-            f"found {found!r}."
+            f"encoder {type(encoder).__name__} must give the size of its states as an int attribute `width`, but that "
+            f"is {size!r}."
         )
-    return found
+    return size

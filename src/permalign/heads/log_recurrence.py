@@ -1,4 +1,4 @@
-"""A linear recurrence in log space, all its places at once."""
+"""A linear recurrence in log space, computed for all positions at once."""
 
 import torch
 from torch import Tensor
@@ -9,27 +9,27 @@ from permalign.structures.restriction import LOG_ZERO
 
 
 def log_recurrence(
-    sources: Float[Tensor, "*rows places"], decays: Float[Tensor, "*rows places"]
-) -> Float[Tensor, "*rows places"]:
-    """``x_i = log(exp(source_i) + exp(x_{i-1} + decay_i))``, where nothing comes before the first place.
+    sources: Float[Tensor, "*rows positions"], decays: Float[Tensor, "*rows positions"]
+) -> Float[Tensor, "*rows positions"]:
+    """Compute ``x_i = log(exp(source_i) + exp(x_{i-1} + decay_i))``, where nothing precedes the first position.
 
-    Doubles the reach of every place: after k rounds ``x_i`` holds all sources that are fewer than 2^k places away,
-    and ``decay_i`` the way to the nearest one that it does not hold. O(n log n) work in log n rounds. Weights are
-    added along the way and never subtracted, so that a difference of large sums cannot drown them.
+    The number of sources summed up doubles in each round: after k rounds ``x_i`` includes all sources fewer than 2^k
+    positions away, and ``decay_i`` is the total decay from the nearest source that it does not include. O(n log n) work
+    in log n rounds. Weights are only ever added, never subtracted: differences of large running sums would lose them.
 
     Args:
-        sources: what enters at each place, as logs; finite (`LOG_ZERO` for nothing).
-        decays: what is left of the place before, as logs; the first is not read.
+        sources: the log-weight that enters at each position; finite (`LOG_ZERO` for none).
+        decays: the log-share that remains of the previous position; the first is not read.
 
     >>> half = torch.tensor(0.5).log()
     >>> log_recurrence(torch.zeros(4), half.expand(4)).exp()
     tensor([1.0000, 1.5000, 1.7500, 1.8750])
     """
-    places = sources.shape[-1]
-    reach = 1
-    while reach < places:
-        come = pad(sources[..., :-reach], (reach, 0), value=LOG_ZERO) + decays
-        sources = torch.logaddexp(sources, come)
-        decays = pad(decays[..., :-reach], (reach, 0)) + decays
-        reach *= 2
+    positions = sources.shape[-1]
+    distance = 1
+    while distance < positions:
+        arriving = pad(sources[..., :-distance], (distance, 0), value=LOG_ZERO) + decays
+        sources = torch.logaddexp(sources, arriving)
+        decays = pad(decays[..., :-distance], (distance, 0)) + decays
+        distance *= 2
     return sources

@@ -1,4 +1,4 @@
-"""What a head knows of the words it has written, without looking at the source."""
+"""A network over the output written so far, which does not look at the source."""
 
 from typing import Literal
 
@@ -10,115 +10,127 @@ from permalign.checks import require_at_least_one, require_dropout
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
-# what is carried from one word to the next, every tensor with rows first
-Carried = tuple[Tensor, ...]
+# what is carried from one step to the next, every tensor with rows first
+Cache = tuple[Tensor, ...]
 
 
 class OutputContext(nn.Module):
-    """A state for every prefix of an output: of all its words, or of the last few alone.
+    """A state for every prefix of an output, from all its tokens or only from the last few.
 
-    Since no state depends on an alignment, sums over alignments stay exact.
+    No state depends on an alignment, so that sums over alignments stay exact.
 
     Args:
-        words: size of the vocabulary, with its special words.
-        embedding: width of the words' embeddings.
-        hidden: width of the states.
-        layers: of the network.
-        dropout: of embeddings, between the layers of an LSTM, and of states.
-        context: ``"full"`` for an LSTM over the whole prefix, or the number k of last words: their embeddings side by
-            side, through ``layers`` linear layers with tanh. Fewer words are filled up with begin.
+        vocab_size: the size of the vocabulary, special tokens included.
+        embedding_dim: the size of the embeddings.
+        hidden_size: the size of the states.
+        num_layers: the number of layers.
+        dropout: dropout on embeddings, between the layers of an LSTM, and on states.
+        context: ``"full"`` for an LSTM over the whole prefix, or k for a feed-forward network over the last k tokens:
+            their embeddings, concatenated, through ``num_layers`` linear layers with tanh. Shorter prefixes are filled
+            up with BEGIN.
 
-    >>> context = OutputContext(words=9, embedding=4, hidden=6, context=2).eval()
+    >>> context = OutputContext(vocab_size=9, embedding_dim=4, hidden_size=6, context=2).eval()
     >>> outputs = torch.tensor([[7, 5, 8], [4, 5, 8]])
     >>> states = context(outputs)
-    >>> states.shape  # before the first word, and after every word
+    >>> states.shape  # before the first token, and after every token
     torch.Size([2, 4, 6])
-    >>> torch.allclose(states[0, 3], states[1, 3])  # the last two words are the same
+    >>> torch.allclose(states[0, 3], states[1, 3])  # the last two tokens are the same
     True
     """
 
     def __init__(
         self,
         *,
-        words: int,
-        embedding: int,
-        hidden: int,
-        layers: int = 1,
+        vocab_size: int,
+        embedding_dim: int,
+        hidden_size: int,
+        num_layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
     ) -> None:
         super().__init__()
-        require_at_least_one(words=words, embedding=embedding, hidden=hidden, layers=layers)
+        require_at_least_one(
+            vocab_size=vocab_size,
+            embedding_dim=embedding_dim,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+        )
         require_dropout(dropout)
-        self.width, self.layers = hidden, layers
-        self.last = _last_words(context)  # None for all
-        self.embeddings = nn.Embedding(words, embedding)
+        self.window_size = _window_size(context)  # None for the whole prefix
+        self.embeddings = nn.Embedding(vocab_size, embedding_dim)
         self.dropout = nn.Dropout(dropout)
         self.network = (
-            nn.LSTM(embedding, hidden, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
-            if self.last is None
-            else _tanh_layers(self.last * embedding, hidden, layers)
+            nn.LSTM(
+                embedding_dim,
+                hidden_size,
+                num_layers,
+                batch_first=True,
+                dropout=dropout if num_layers > 1 else 0.0,
+            )
+            if self.window_size is None
+            else _tanh_layers(self.window_size * embedding_dim, hidden_size, num_layers)
         )
 
-    def forward(self, outputs: Int[Tensor, "batch m"]) -> Float[Tensor, "batch m+1 hidden"]:
-        """The states before the first word and after every word; those after padding are to be ignored."""
-        if self.last is None:
-            return self._read(pad(outputs, (1, 0), value=BEGIN_ID), None)[0]
-        return self._look(pad(outputs, (self.last, 0), value=BEGIN_ID).unfold(1, self.last, 1))
+    def forward(self, outputs: Int[Tensor, "batch m"]) -> Float[Tensor, "batch m+1 hidden_size"]:
+        """Return the states before the first token and after every token; ignore those after padding."""
+        if self.window_size is None:
+            return self._run_lstm(pad(outputs, (1, 0), value=BEGIN_ID), None)[0]
+        padded = pad(outputs, (self.window_size, 0), value=BEGIN_ID)
+        return self._run_windows(padded.unfold(1, self.window_size, 1))
 
-    def begin(self, rows: int, device: torch.device) -> tuple[Float[Tensor, "rows hidden"], Carried]:
-        """The states of rows with nothing written yet, and what to carry on."""
-        begin = torch.full((rows, self.last or 1), BEGIN_ID, device=device)
-        if self.last is None:
-            return self._step(begin, None)
-        return self._look(begin), (begin,)
+    def begin(self, rows: int, device: torch.device) -> tuple[Float[Tensor, "rows hidden_size"], Cache]:
+        """Return the states of empty prefixes, and a cache for `advance`."""
+        begin = torch.full((rows, self.window_size or 1), BEGIN_ID, device=device)
+        if self.window_size is None:
+            return self._step_lstm(begin, None)
+        return self._run_windows(begin), (begin,)
 
     def advance(
-        self, carried: Carried, words: Int[Tensor, " rows"]
-    ) -> tuple[Float[Tensor, "rows hidden"], Carried]:
-        """The states after one more word in every row, and what to carry on."""
-        if self.last is None:
-            return self._step(words[:, None], carried)
-        window = torch.cat([carried[0][:, 1:], words[:, None]], dim=1)
-        return self._look(window), (window,)
+        self, cache: Cache, tokens: Int[Tensor, " rows"]
+    ) -> tuple[Float[Tensor, "rows hidden_size"], Cache]:
+        """Return the states after one more token in every row, and the new cache."""
+        if self.window_size is None:
+            return self._step_lstm(tokens[:, None], cache)
+        window = torch.cat([cache[0][:, 1:], tokens[:, None]], dim=1)
+        return self._run_windows(window), (window,)
 
-    def embed(self, words: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows embedding"]:
-        """The embeddings of words, dropped out in training."""
-        embedded: Tensor = self.dropout(self.embeddings(words))
+    def embed(self, tokens: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows embedding_dim"]:
+        """Return the embeddings of tokens, with dropout."""
+        embedded: Tensor = self.dropout(self.embeddings(tokens))
         return embedded
 
-    def _look(self, windows: Tensor) -> Tensor:
-        """The states of windows of words, ``(..., last)``."""
+    def _run_windows(self, windows: Tensor) -> Tensor:
+        """Return the states of windows of tokens, ``(..., window_size)``."""
         states: Tensor = self.dropout(self.network(self.embed(windows).flatten(-2)))
         return states
 
-    def _read(
-        self, words: Tensor, before: tuple[Tensor, Tensor] | None
+    def _run_lstm(
+        self, tokens: Tensor, before: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """The states after each of some words, ``(rows, words, hidden)``, and the LSTM's own after the last."""
-        states, after = self.network(self.embed(words), before)
+        """Return the states after each token, ``(rows, tokens, hidden_size)``, and the LSTM's own after the last."""
+        states, after = self.network(self.embed(tokens), before)
         return self.dropout(states), after
 
-    def _step(self, words: Tensor, carried: Carried | None) -> tuple[Tensor, Carried]:
-        """As `_read` of one word; what is carried has rows first, as everything a decoder selects from."""
+    def _step_lstm(self, tokens: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
+        """Run the LSTM over one token per row; caches have rows first, LSTM states have layers first."""
         before = None
-        if carried is not None:
-            before = (carried[0].transpose(0, 1).contiguous(), carried[1].transpose(0, 1).contiguous())
-        states, after = self._read(words, before)
+        if cache is not None:
+            before = (cache[0].transpose(0, 1).contiguous(), cache[1].transpose(0, 1).contiguous())
+        states, after = self._run_lstm(tokens, before)
         return states.squeeze(1), tuple(state.transpose(0, 1) for state in after)
 
 
-def _last_words(context: Literal["full"] | int) -> int | None:
+def _window_size(context: Literal["full"] | int) -> int | None:
     if context == "full":
         return None
     if isinstance(context, bool) or not isinstance(context, int) or context < 1:
         raise ValueError(
-            f"context is {context!r}, but must be 'full' (all words written) or how many of the last words to see, at "
-            "least 1."
+            f"context is {context!r}, but must be 'full' (all preceding tokens) or how many of the last tokens to see, "
+            "at least 1."
         )
     return context
 
 
-def _tanh_layers(width: int, hidden: int, layers: int) -> nn.Sequential:
-    linear = [nn.Linear(hidden if layer else width, hidden) for layer in range(layers)]
+def _tanh_layers(input_size: int, hidden_size: int, num_layers: int) -> nn.Sequential:
+    linear = [nn.Linear(hidden_size if layer else input_size, hidden_size) for layer in range(num_layers)]
     return nn.Sequential(*(module for layer in linear for module in (layer, nn.Tanh())))

@@ -205,12 +205,12 @@ def _not_writable(model: Transducer, example: Example) -> str | None:
     """Why the head cannot write an example's output; None if it can."""
     head: Head = model.head
     read, written = len(model.source.encode(example.source)), len(model.target.encode(example.target))
-    if bool(head.can_write(torch.tensor([read]), torch.tensor([written]))):
+    if bool(head.supports_lengths(torch.tensor([read]), torch.tensor([written]))):
         return None
     if not read:
         return f"the source of example {example.id} of the training data is empty."
     longest = head.max_output_length(read)
-    can = f"exactly {longest}" if head.same_length else f"at most {longest}"
+    can = f"exactly {longest}" if head.preserves_length else f"at most {longest}"
     return (
         f"model.head.kind {model.options.head.kind} writes {can} words for a source of {read}, but example "
         f"{example.id} of the training data has {written} ({' '.join(example.source[:8])} ...)."

@@ -5,17 +5,17 @@ import itertools
 import pytest
 import torch
 from tests.heads.contract import (
-    WIDTH,
+    INPUT_SIZE,
     Neighbours,
     follow,
     random_outputs,
     random_sentences,
 )
-from tests.heads.segmental import SegmentalContract, small_head
+from tests.heads.segmental_contract import SegmentalContract, small_head
 from tests.structures.contract import seeded
 
 from permalign import SeparablePermutation
-from permalign.heads.segments.head import SegmentsHead
+from permalign.heads.segments import SegmentsHead
 from permalign.heads.ssnt import SsntHead
 from permalign.kernels.layout import split_count
 from permalign.structures import Segment
@@ -48,7 +48,7 @@ class TestWholeSegment(SegmentsContract):
 
 class TestLastWord(SegmentsContract):
     def head(self, **options):
-        return super().head(**{"context": 1, "layers": 2} | options)
+        return super().head(**{"context": 1, "num_layers": 2} | options)
 
 
 class TestWholeOutput(SegmentsContract):
@@ -71,7 +71,7 @@ class TestTwoWordsWithEncoder(SegmentsContract):
     output_lengths = (6, 2, 7)
 
     def head(self, **options):
-        return super().head(**{"encoder": Neighbours(WIDTH, 6), "context": 2} | options)
+        return super().head(**{"encoder": Neighbours(INPUT_SIZE, 6), "context": 2} | options)
 
 
 def orders_of(n, batch=1, normal_form=False):
@@ -233,7 +233,7 @@ def test_a_word_that_cannot_be_written_leaves_nothing():
 
 @torch.no_grad()
 def test_segments_follow_the_order():
-    head = small_head(SegmentsHead, 0.0, width=1)
+    head = small_head(SegmentsHead, 0.0, input_size=1)
     head.word_scores.of_cells.weight[END_ID] = -20.0  # a positive state writes on, a negative one stops
     states = torch.tensor([[[-1.0], [1.0], [-1.0]]]).double()
     pair = torch.tensor([[4, 5]]), torch.tensor([2])
@@ -244,7 +244,7 @@ def test_segments_follow_the_order():
 
 
 def test_heads_that_read_the_whole_sentence_have_no_sum_over_orders():
-    head = SsntHead(width=WIDTH, words=6, embedding=3, hidden=5)
+    head = SsntHead(input_size=INPUT_SIZE, vocab_size=6, embedding_dim=3, hidden_size=5)
     states, lengths = random_sentences([2])
     pair = (states.float(), lengths, torch.tensor([[4]]), torch.tensor([1]))
     with pytest.raises(ValueError, match="SsntHead reads the whole reordered sentence"):

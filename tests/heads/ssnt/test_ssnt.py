@@ -5,8 +5,8 @@ import itertools
 import pytest
 import torch
 from tests.heads.contract import (
-    WIDTH,
-    WORDS,
+    INPUT_SIZE,
+    VOCAB_SIZE,
     HeadContract,
     Neighbours,
     follow,
@@ -34,7 +34,7 @@ def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
             hidden = (head.emit_cells(cells[i]) + head.emit_steps(steps[j])).relu()
             emit[i, j] = head.emit(hidden)
             logits = head.word_scores.of_cells(cells[i]) + head.word_scores.of_steps(steps[j])
-            choices = [1, *range(END_ID + 1, head.words)] + ([END_ID] if i == n else [])
+            choices = [1, *range(END_ID + 1, head.vocab_size)] + ([END_ID] if i == n else [])
             log_probs = torch.full_like(logits, -torch.inf)
             log_probs[choices] = logits[choices].log_softmax(0)
             word[i, j] = (1 - smoothing) * log_probs[words[j]]
@@ -49,8 +49,8 @@ class MonotoneContract(HeadContract):
     layers = 1
 
     def head(self, **options):
-        defaults = {"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5}
-        return SsntHead(**defaults | {"context": self.context, "layers": self.layers} | options)
+        defaults = {"input_size": INPUT_SIZE, "vocab_size": VOCAB_SIZE, "embedding_dim": 3, "hidden_size": 5}
+        return SsntHead(**defaults | {"context": self.context, "num_layers": self.layers} | options)
 
     @torch.no_grad()
     def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
@@ -79,12 +79,12 @@ class TestLastTwoWords(MonotoneContract):
 
 class TestWithEncoder(MonotoneContract):
     def head(self, **options):
-        return super().head(**{"encoder": Neighbours(WIDTH, 6)} | options)
+        return super().head(**{"encoder": Neighbours(INPUT_SIZE, 6)} | options)
 
 
 def small_head(scale=1.0, dtype=torch.float64, **options):
     torch.manual_seed(3)
-    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5}
+    defaults = {"input_size": INPUT_SIZE, "vocab_size": 6, "embedding_dim": 3, "hidden_size": 5}
     head = SsntHead(**defaults | options).to(dtype).eval()
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=scale)
@@ -152,7 +152,7 @@ def test_a_word_that_cannot_be_written_leaves_nothing():
 
 @torch.no_grad()
 def test_segments_leave_out_the_end_and_follow_the_order():
-    head = small_head(0.0, width=2, hidden=1)
+    head = small_head(0.0, input_size=2, hidden_size=1)
     head.emit.weight.fill_(20)  # states with a positive first number emit, others move on
     head.emit.bias.fill_(-50)
     head.emit_cells.weight.copy_(torch.tensor([[1.0, 0.0]]))
@@ -173,4 +173,4 @@ def test_segments_leave_out_the_end_and_follow_the_order():
 @pytest.mark.usefixtures("unchecked")
 def test_contexts_that_are_none(context):
     with pytest.raises(ValueError, match=r"context is .*'full'.*at least 1"):
-        SsntHead(width=2, words=6, embedding=1, hidden=1, context=context)
+        SsntHead(input_size=2, vocab_size=6, embedding_dim=1, hidden_size=1, context=context)

@@ -5,18 +5,18 @@ import itertools
 import pytest
 import torch
 from tests.heads.contract import (
-    WIDTH,
-    WORDS,
+    INPUT_SIZE,
+    VOCAB_SIZE,
     Neighbours,
     follow,
     random_outputs,
     random_sentences,
 )
 from tests.heads.reference import word_log_prob
-from tests.heads.segmental import SegmentalContract, small_head
+from tests.heads.segmental_contract import SegmentalContract, small_head
 
+from permalign.heads.swan import SwanHead
 from permalign.heads.swan import head as swan
-from permalign.heads.swan.head import SwanHead
 from permalign.heads.swan.segment_lstm import SegmentLstm
 from permalign.structures import Segment
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
@@ -30,7 +30,7 @@ class SwanContract(SegmentalContract):
         step = head.context(torch.tensor([before], dtype=torch.int64))[0, -1]
         network, total = head.segment, 0.0
         state, memory = (network.from_cells(cell) + network.from_steps(step)).tanh().chunk(2)
-        choices = [word for word in range(head.words) if word not in (PADDING_ID, BEGIN_ID)]
+        choices = [word for word in range(head.vocab_size) if word not in (PADDING_ID, BEGIN_ID)]
         for size, word in enumerate([*words, END_ID]):
             if size == head.max_segment_length:
                 break  # stops by itself
@@ -49,7 +49,7 @@ class TestWholePrefix(SwanContract):
 
 class TestLastWord(SwanContract):
     def head(self, **options):
-        return super().head(**{"context": 1, "layers": 2} | options)
+        return super().head(**{"context": 1, "num_layers": 2} | options)
 
 
 class TestTwoWordsWithEncoder(SwanContract):
@@ -59,7 +59,7 @@ class TestTwoWordsWithEncoder(SwanContract):
     output_lengths = (6, 2, 7)
 
     def head(self, **options):
-        return super().head(**{"encoder": Neighbours(WIDTH, 6)} | options)
+        return super().head(**{"encoder": Neighbours(INPUT_SIZE, 6)} | options)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
@@ -101,10 +101,10 @@ def test_a_word_that_cannot_be_written_leaves_nothing():
 
 def test_large_vocabularies_go_through_the_softmax_in_parts(monkeypatch):
     batch = (*random_sentences([3, 2]), *random_outputs([4, 3]))
-    head = small_head(SwanHead, words=WORDS)
+    head = small_head(SwanHead, vocab_size=VOCAB_SIZE)
     answers = []
-    for at_once in (2**24, 30):
-        monkeypatch.setattr(swan, "AT_ONCE", at_once)
+    for max_logits in (2**24, 30):
+        monkeypatch.setattr(swan, "MAX_LOGITS", max_logits)
         head.zero_grad()
         value = head.log_likelihood(*batch, smoothing=0.1)
         value.sum().backward()
@@ -114,7 +114,7 @@ def test_large_vocabularies_go_through_the_softmax_in_parts(monkeypatch):
 
 @torch.no_grad()
 def test_segments_follow_the_order():
-    head = small_head(SwanHead, 0.0, width=2, hidden=1)
+    head = small_head(SwanHead, 0.0, input_size=2, hidden_size=1)
     head.segment.from_cells.weight[0, 0] = 1.0  # a positive first number starts to write, any other stops
     head.segment.from_words.bias.fill_(9.0)
     head.softmax.linear.weight[END_ID] = -20.0

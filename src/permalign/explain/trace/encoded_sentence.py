@@ -150,7 +150,7 @@ def decode_in_order(
     possible = head.max_output_length(length)
     limit = 2 * length + 10 if possible is None else possible
     decoder = head.decoder(states, sentence.lengths)
-    found = beam_search(decoder, [limit], beam, 1, None, head.same_length)[0]
+    found = beam_search(decoder, [limit], beam, 1, None, head.preserves_length)[0]
     return (found[0].words, found[0].score) if found else ((), -torch.inf)
 
 

@@ -1,111 +1,87 @@
-"""Words at every pair of a source cell and an output step, where the end belongs to the last cell alone."""
+"""Tokens at every pair of a source cell and an output step, where only the last cell can write END."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from permalign.heads.softmax.projected import projected_log_normaliser
+from permalign.heads.softmax.cell_step import CellStepSoftmax
 from permalign.shapes import Bool, Float, Int
-from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
+from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
 
-class AlignedSoftmax(nn.Module):
-    """``p(w | i, j) = softmax_w(W [h_i ; s_j] + b)`` in two projections, one for cells and one for steps.
+class AlignedSoftmax(CellStepSoftmax):
+    """``p(w | i, j) = softmax_w(W [h_i ; s_j] + b)`` as two projections, one of cells and one of steps.
 
-    Padding and begin are never written, the end only at a sentence's last cell. So `cell_logits` leave all three out
-    (a bias of -inf), and the end, one number for each step, is added where the last cell is. The logit of a given word
-    is a product with that word's own weights and the mean logit one with the mean weights: only the normaliser
-    touches all words of every cell and step.
+    Padding and BEGIN are never written, END only at the last cell of a sentence. So `cell_logits` exclude all three
+    (a bias of -inf), and the logit of END, one number for each step, is added at the last cell. The logit of a given
+    token is a product with that token's own weights, and the mean logit one with the mean weights: only the normaliser
+    touches the whole vocabulary at every cell and step.
 
     Args:
-        cell_width: of ``h_i``.
-        step_width: of ``s_j``.
-        words: size of the vocabulary, with its special words.
+        cell_size: the size of the cells ``h_i``.
+        step_size: the size of the steps ``s_j``.
+        vocab_size: the size of the vocabulary, special tokens included.
     """
 
-    forbidden: Tensor
-
-    def __init__(self, cell_width: int, step_width: int, words: int) -> None:
+    def __init__(self, cell_size: int, step_size: int, vocab_size: int) -> None:
         super().__init__()
-        if words <= len(SPECIALS):
-            raise ValueError(
-                f"words is {words}, but must be at least {len(SPECIALS) + 1}: the vocabulary's size, counting the "
-                f"special words {' '.join(SPECIALS)}."
-            )
-        self.of_cells = nn.Linear(cell_width, words)
-        self.of_steps = nn.Linear(step_width, words, bias=False)
-        forbidden = torch.zeros(words)
-        forbidden[[PADDING_ID, BEGIN_ID, END_ID]] = -torch.inf
-        self.register_buffer("forbidden", forbidden, persistent=False)
-
-    def cell_logits(self, cells: Float[Tensor, "batch cells width"]) -> Float[Tensor, "batch cells words"]:
-        """What each cell adds to the logits of all words, the bias included; -inf for the end too."""
-        return functional.linear(cells, self.of_cells.weight, self.of_cells.bias + self.forbidden)
-
-    def step_logits(self, steps: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows words"]:
-        """What each step adds to the logits of all words."""
-        logits: Tensor = self.of_steps(steps)
-        return logits
+        self._add_projections(cell_size, step_size, vocab_size, [PADDING_ID, BEGIN_ID, END_ID])
 
     def end_logits(
         self,
-        cells: Float[Tensor, "batch cells width"],
-        steps: Float[Tensor, "batch steps step_width"],
+        cells: Float[Tensor, "batch cells cell_size"],
+        steps: Float[Tensor, "batch steps step_size"],
         last: Bool[Tensor, "batch cells"],
     ) -> Float[Tensor, "batch steps"]:
-        """The logit of the end at every step, at the last cell."""
-        cell = cells[last] @ self.of_cells.weight[END_ID] + self.of_cells.bias[END_ID]  # (batch,)
-        return cell[:, None] + steps @ self.of_steps.weight[END_ID]
+        """Return the logit of END at every step, at the last cell."""
+        of_cell = cells[last] @ self.of_cells.weight[END_ID] + self.of_cells.bias[END_ID]  # (batch,)
+        return of_cell[:, None] + steps @ self.of_steps.weight[END_ID]
 
     def log_probs(
         self,
-        cells: Float[Tensor, "batch cells width"],
-        steps: Float[Tensor, "batch steps step_width"],
+        cells: Float[Tensor, "batch cells cell_size"],
+        steps: Float[Tensor, "batch steps step_size"],
         last: Bool[Tensor, "batch cells"],
-        wanted: Int[Tensor, "batch steps"],
+        tokens: Int[Tensor, "batch steps"],
         smoothing: float = 0.0,
     ) -> Float[Tensor, "batch cells steps"]:
-        """The log-probability of each step's word at every cell, mixed with the mean over words when smoothing.
+        """Return the log-probability of each step's token at every cell.
 
         Args:
             cells: ``h_i``.
             steps: ``s_j``.
             last: true at the last cell of every sentence, and only there.
-            wanted: the word of every step.
-            smoothing: the share of the mean over all words that can be written at the cell.
+            tokens: the token id of every step.
+            smoothing: the weight of the mean over all tokens that can be written at the cell.
         """
-        bias = self.of_cells.bias + self.forbidden
-        ordinary = projected_log_normaliser(cells, steps, self.of_cells.weight, self.of_steps.weight, bias)
-        # the end's logit besides those of the words wanted
-        logits = self._logits_of(cells, steps, torch.stack([wanted, torch.full_like(wanted, END_ID)]))
+        without_end = self.log_normaliser(cells, steps)
+        # the logits of the given tokens and of END, in one product
+        logits = self._logits_of(cells, steps, torch.stack([tokens, torch.full_like(tokens, END_ID)]))
         end = logits[1][last]  # (batch, steps)
-        mixed = logits[0].masked_fill((wanted == END_ID)[:, None] & ~last[:, :, None], -torch.inf)
+        mixed = logits[0].masked_fill((tokens == END_ID)[:, None] & ~last[:, :, None], -torch.inf)
         if smoothing:
-            mixed = (1 - smoothing) * mixed + smoothing * self._mean_logits(cells, steps, end, last)
-        return mixed - with_end_at_last(ordinary, end, last)
+            mean = self._mean_logits_with_end(cells, steps, end, last)
+            mixed = (1 - smoothing) * mixed + smoothing * mean
+        return mixed - add_end_at_last(without_end, end, last)
 
-    def _logits_of(self, cells: Tensor, steps: Tensor, words: Tensor) -> Tensor:
-        """Logits ``(..., batch, cells, steps)`` of given words, from their own rows of weights."""
-        by_cell = functional.embedding(words, self.of_cells.weight)  # (..., batch, steps, width)
-        by_step = functional.embedding(words, self.of_steps.weight)
-        of_steps = (by_step * steps).sum(-1) + self.of_cells.bias[words]
-        return cells @ by_cell.transpose(-1, -2) + of_steps[..., None, :]
+    def _logits_of(self, cells: Tensor, steps: Tensor, tokens: Tensor) -> Tensor:
+        """Return the logits ``(..., batch, cells, steps)`` of given tokens, from their own rows of weights."""
+        cell_weight = functional.embedding(tokens, self.of_cells.weight)  # (..., batch, steps, cell_size)
+        step_weight = functional.embedding(tokens, self.of_steps.weight)
+        of_steps = (step_weight * steps).sum(-1) + self.of_cells.bias[tokens]
+        return cells @ cell_weight.transpose(-1, -2) + of_steps[..., None, :]
 
-    def _mean_logits(self, cells: Tensor, steps: Tensor, end: Tensor, last: Tensor) -> Tensor:
-        """Mean logits ``(batch, cells, steps)`` of what can be written: at the last cell one word more, the end."""
-        ordinary = self.forbidden.isfinite().to(cells)
-        count = ordinary.sum()
-        share = ordinary / count
-        of_cells = cells @ (share @ self.of_cells.weight) + share @ self.of_cells.bias
-        of_steps = steps @ (share @ self.of_steps.weight)
-        mean = of_cells[:, :, None] + of_steps[:, None]
+    def _mean_logits_with_end(self, cells: Tensor, steps: Tensor, end: Tensor, last: Tensor) -> Tensor:
+        """Return the mean logits ``(batch, cells, steps)`` of what can be written; at the last cell, END too."""
+        count = self.allowed.to(cells).sum()
+        mean = self.mean_logits(cells, steps)
         return torch.where(last[:, :, None], (count * mean + end[:, None]) / (count + 1), mean)
 
 
-def with_end_at_last(
+def add_end_at_last(
     log_normaliser: Float[Tensor, "batch cells steps"],
     end_logits: Float[Tensor, "batch steps"],
     last: Bool[Tensor, "batch cells"],
 ) -> Float[Tensor, "batch cells steps"]:
-    """The normaliser over ordinary words, with the end among them where the last cell is."""
+    """Add END to the normaliser of all other tokens, at the last cell of every sentence."""
     return torch.where(last[:, :, None], torch.logaddexp(log_normaliser, end_logits[:, None]), log_normaliser)

@@ -1,4 +1,6 @@
-"""A softmax over output words."""
+"""A softmax over the output vocabulary."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -10,92 +12,106 @@ from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
 
 class OutputSoftmax(nn.Module):
-    """Log-probabilities of output words, from features of what to write.
+    """Log-probabilities of output tokens, from features.
 
-    Padding and begin are never written, and neither is the end by a head that knows the length beforehand: a bias
-    of -inf takes them out of the sum. The unknown word is a word like others, since outputs may hold it.
+    Padding and BEGIN are never written, and neither is END by a head that knows the length of its output: a bias of
+    -inf removes them from the softmax. The unknown token is a token like any other, since outputs may contain it.
 
     Args:
-        width: of the features.
-        words: size of the vocabulary, with its special words.
-        with_end: whether the end of the output is one of the words.
+        input_size: the size of the features.
+        vocab_size: the size of the vocabulary, special tokens included.
+        with_end: whether END is one of the tokens that can be written.
 
-    >>> softmax = OutputSoftmax(width=3, words=6, with_end=True)
+    >>> softmax = OutputSoftmax(input_size=3, vocab_size=6, with_end=True)
     >>> log_probs = softmax(torch.zeros(1, 3))
-    >>> [SPECIALS[word] for word in log_probs[0].isinf().nonzero().flatten()]
+    >>> [SPECIALS[token] for token in log_probs[0].isinf().nonzero().flatten()]
     ['<pad>', '<s>']
     """
 
     forbidden: Tensor
     allowed: Tensor
 
-    def __init__(self, width: int, words: int, with_end: bool) -> None:
+    def __init__(self, input_size: int, vocab_size: int, with_end: bool) -> None:
         super().__init__()
-        if words <= len(SPECIALS):
-            raise ValueError(
-                f"words is {words}, but must be at least {len(SPECIALS) + 1}: the vocabulary's size, counting the "
-                f"special words {' '.join(SPECIALS)}."
-            )
-        self.words = words
-        self.linear = nn.Linear(width, words)
-        forbidden = torch.zeros(words)
-        forbidden[[PADDING_ID, BEGIN_ID] if with_end else [PADDING_ID, BEGIN_ID, END_ID]] = -torch.inf
+        require_vocab_size(vocab_size)
+        self.linear = nn.Linear(input_size, vocab_size)
+        never_written = [PADDING_ID, BEGIN_ID] if with_end else [PADDING_ID, BEGIN_ID, END_ID]
+        forbidden = forbidding_bias(vocab_size, never_written)
         self.register_buffer("forbidden", forbidden, persistent=False)
         self.register_buffer("allowed", forbidden.isfinite().to(forbidden), persistent=False)
 
-    def logits(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows words"]:
-        """Logits of all words, -inf for those that are never written."""
+    def logits(self, features: Float[Tensor, "*rows input_size"]) -> Float[Tensor, "*rows vocab"]:
+        """Return the logits of all tokens, -inf for those that are never written."""
         return functional.linear(features, self.linear.weight, self.linear.bias + self.forbidden)
 
-    def forward(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows words"]:
-        """Log-probabilities of all words."""
+    def forward(self, features: Float[Tensor, "*rows input_size"]) -> Float[Tensor, "*rows vocab"]:
+        """Return the log-probabilities of all tokens."""
         return self.logits(features).log_softmax(-1)
 
-    def mean_logit(self, features: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows"]:
-        """The mean logit of the words that can be written: a mean of linear maps is one linear map."""
+    def mean_logit(self, features: Float[Tensor, "*rows input_size"]) -> Float[Tensor, "*rows"]:
+        """Return the mean logit of the tokens that can be written, by one product with their mean weights."""
         share = self.allowed / self.allowed.sum()
         return features @ (share @ self.linear.weight) + share @ self.linear.bias
 
     def log_prob(
-        self, features: Float[Tensor, "*rows width"], words: Int[Tensor, "*rows"], smoothing: float = 0.0
+        self,
+        features: Float[Tensor, "*rows input_size"],
+        tokens: Int[Tensor, "*rows"],
+        smoothing: float = 0.0,
     ) -> Float[Tensor, "*rows"]:
-        """Log-probabilities of the given words, ``(1 - smoothing) log p(word) + smoothing mean_v log p(v)``."""
-        return self.log_probs(features, words[..., None], smoothing).squeeze(-1)
+        """Return the log-probability of one token per row, smoothed like those of `log_probs`."""
+        return self.log_probs(features, tokens[..., None], smoothing).squeeze(-1)
 
     def log_probs(
         self,
-        features: Float[Tensor, "*rows width"],
-        words: Int[Tensor, "*rows each"],
+        features: Float[Tensor, "*rows input_size"],
+        tokens: Int[Tensor, "*rows each"],
         smoothing: float = 0.0,
     ) -> Float[Tensor, "*rows each"]:
-        """Log-probabilities of several words in each row, smoothed like those of `log_prob`.
+        """Return ``(1 - smoothing) log p(token) + smoothing mean_v log p(v)`` for several tokens per row.
 
-        Both terms have one normaliser, so smoothing adds ``smoothing (mean_v logit(v) - logit(word))``.
+        Both terms have the same normaliser, so smoothing adds ``smoothing (mean_v logit(v) - logit(token))``.
         """
-        logits, words = self.logits(features), words.long()
-        wanted = logits.log_softmax(-1).gather(-1, words)
+        logits, tokens = self.logits(features), tokens.long()
+        log_probs = logits.log_softmax(-1).gather(-1, tokens)
         if not smoothing:
-            return wanted
-        return wanted + smoothing * (self.mean_logit(features)[..., None] - logits.gather(-1, words))
+            return log_probs
+        return log_probs + smoothing * (self.mean_logit(features)[..., None] - logits.gather(-1, tokens))
 
     def sentence_log_prob(
         self,
-        features: Float[Tensor, "batch steps width"],
-        words: Int[Tensor, "batch steps"],
+        features: Float[Tensor, "batch steps input_size"],
+        tokens: Int[Tensor, "batch steps"],
         lengths: Int[Tensor, " batch"],
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
-        """The sum over the first ``lengths`` words of every sentence; no softmax is spent on padding."""
+        """Sum over the first ``lengths`` tokens of every sentence, without computing a softmax at padding."""
         sentence, step = length_mask(lengths, features.shape[1]).nonzero(as_tuple=True)
-        each = self.log_prob(features[sentence, step], words[sentence, step], smoothing)
+        each = self.log_prob(features[sentence, step], tokens[sentence, step], smoothing)
         return each.new_zeros(features.shape[0]).index_add(0, sentence, each)
 
 
 def with_end(target: Int[Tensor, "batch m"], lengths: Int[Tensor, " batch"]) -> Int[Tensor, "batch m+1"]:
-    """Outputs with the end after their last word.
+    """Return outputs with END after their last token.
 
     >>> with_end(torch.tensor([[7, 8], [9, 0]]), torch.tensor([2, 1]))
     tensor([[7, 8, 3],
             [9, 3, 0]])
     """
     return functional.pad(target, (0, 1)).scatter(1, lengths.long()[:, None], END_ID)
+
+
+def forbidding_bias(vocab_size: int, tokens: Sequence[int]) -> Float[Tensor, " vocab"]:
+    """Return a bias over the vocabulary: -inf for the given tokens, 0 for all others."""
+    bias = torch.zeros(vocab_size)
+    bias[list(tokens)] = -torch.inf
+    return bias
+
+
+def require_vocab_size(vocab_size: int) -> None:
+    """Require a vocabulary with at least one token that is not special."""
+    if vocab_size <= len(SPECIALS):
+        raise ValueError(
+            f"vocab_size is {vocab_size}, but must be at least {len(SPECIALS) + 1}: it counts the special tokens "
+            f"{' '.join(SPECIALS)} too."
+        )

@@ -1,4 +1,4 @@
-"""The normaliser of an additive softmax straight from what its logits are projections of."""
+"""The normaliser of an additive softmax, computed from the features that its logits are projections of."""
 
 from typing import Any
 
@@ -7,95 +7,113 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from permalign.heads.softmax.additive import too_small
+from permalign.heads.softmax.additive import underflows
 from permalign.shapes import Float
 
 
 def projected_log_normaliser(
-    cells: Float[Tensor, "batch cells cell_width"],
-    steps: Float[Tensor, "batch steps step_width"],
-    cell_weight: Float[Tensor, "words cell_width"],
-    step_weight: Float[Tensor, "words step_width"],
-    bias: Float[Tensor, " words"],
+    cells: Float[Tensor, "batch cells cell_size"],
+    steps: Float[Tensor, "batch steps step_size"],
+    cell_weight: Float[Tensor, "vocab cell_size"],
+    step_weight: Float[Tensor, "vocab step_size"],
+    bias: Float[Tensor, " vocab"],
 ) -> Float[Tensor, "batch cells steps"]:
-    """``log Z(i,j) = logsumexp_w (W_w h_i + b_w + U_w s_j)``, as `additive_word_log_probs` has it.
+    """Compute ``log Z(i,j) = logsumexp_w (W_w h_i + b_w + U_w s_j)``, as in `additive_word_log_probs`.
 
-    With a large vocabulary, logits are by far the largest tensors of a model. Here they are made into exponentials in
-    place, and their gradients are made and used one after the other, with no copy of either.
+    With a large vocabulary, logits are by far the largest tensors of a model. Here they are exponentiated in place, and
+    their gradients are computed and used one after the other, so that no copy of either is kept.
 
     Args:
         cells: ``h_i``.
         steps: ``s_j``.
         cell_weight: ``W``.
         step_weight: ``U``.
-        bias: ``b``; -inf leaves a word out.
+        bias: ``b``; -inf removes a token from the sum.
 
     >>> cells, steps, weight = torch.zeros(1, 1, 2), torch.zeros(1, 1, 3), torch.randn(4, 5)
     >>> projected_log_normaliser(cells, steps, weight[:, :2], weight[:, 2:], torch.zeros(4)).exp()
     tensor([[[4.]]])
     """
-    answer: Tensor = _LogNormaliser.apply(cells, steps, cell_weight, step_weight, bias)  # type: ignore[no-untyped-call]
-    return answer
+    log_normaliser: Tensor = _LogNormaliser.apply(cells, steps, cell_weight, step_weight, bias)  # type: ignore[no-untyped-call]
+    return log_normaliser
 
 
 class _LogNormaliser(torch.autograd.Function):
-    """With parts ``P = exp(A - max A)``, ``Q = exp(B - max B)`` of the two logits, ``Z_ij = P_i . Q_j``.
+    """With ``P = exp(A - max A)`` and ``Q = exp(B - max B)`` of the two terms of the logits, ``Z_ij = P_i . Q_j``.
 
-    The gradient of ``log Z_ij`` in the logits of both is the softmax, ``P_iw Q_jw / Z_ij``; so that of ``A_iw`` is
-    ``P_iw sum_j (g_ij / Z_ij) Q_jw``. Pairs whose Z underflows are computed anew from their own logits.
+    The gradient of ``log Z_ij`` with respect to the logits is the softmax, ``P_iw Q_jw / Z_ij``; so that of ``A_iw`` is
+    ``P_iw sum_j (g_ij / Z_ij) Q_jw``. Pairs whose Z underflows are recomputed from their own logits.
     """
 
     @staticmethod
     def forward(
         ctx: Any, cells: Tensor, steps: Tensor, cell_weight: Tensor, step_weight: Tensor, bias: Tensor
     ) -> Tensor:
-        cell_parts, cell_top = _exponentials(linear(cells, cell_weight, bias))
-        step_parts, step_top = _exponentials(linear(steps, step_weight))
-        product = cell_parts @ step_parts.transpose(1, 2)  # (batch, cells, steps)
-        answer = product.log() + cell_top + step_top.transpose(1, 2)
-        lost = too_small(product)
+        scaled_cells, cell_top = _exponentials_in_place(linear(cells, cell_weight, bias))
+        scaled_steps, step_top = _exponentials_in_place(linear(steps, step_weight))
+        product = scaled_cells @ scaled_steps.transpose(1, 2)  # (batch, cells, steps)
+        log_normaliser = product.log() + cell_top + step_top.transpose(1, 2)
+        lost = underflows(product)
         if bool(lost.any()):
-            place = lost.nonzero(as_tuple=True)
-            answer[place] = _logits(place, cells, steps, cell_weight, step_weight, bias).logsumexp(-1)
+            index = lost.nonzero(as_tuple=True)
+            logits = _logits_at(index, cells, steps, cell_weight, step_weight, bias)
+            log_normaliser[index] = logits.logsumexp(-1)
         ctx.save_for_backward(
-            cells, steps, cell_weight, step_weight, bias, cell_parts, step_parts, product, answer
+            cells,
+            steps,
+            cell_weight,
+            step_weight,
+            bias,
+            scaled_cells,
+            scaled_steps,
+            product,
+            log_normaliser,
         )
-        return answer
+        return log_normaliser
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        *inputs, cell_parts, step_parts, product, answer = ctx.saved_tensors
+        *inputs, scaled_cells, scaled_steps, product, log_normaliser = ctx.saved_tensors
         cells, steps, cell_weight, step_weight, _ = inputs
-        lost = too_small(product)
-        place = lost.nonzero(as_tuple=True)
-        share = (_logits(place, *inputs) - answer[place][:, None]).exp() * gradient[place][:, None]
+
+        # Pairs that underflow take no part in the matrix products below (their ratio is 0); their exact softmax,
+        # times the incoming gradient, is added to the logits of their cell and of their step.
+        lost = underflows(product)
+        index = lost.nonzero(as_tuple=True)
+        log_softmax = _logits_at(index, *inputs) - log_normaliser[index][:, None]
+        exact = log_softmax.exp() * gradient[index][:, None]
         ratio = torch.where(lost, 0.0, gradient / product)
 
-        for_logits = (ratio @ step_parts).mul_(cell_parts).index_put_(place[:2], share, accumulate=True)
-        for_cells, for_bias = for_logits @ cell_weight, for_logits.sum((0, 1))
-        for_cell_weight = for_logits.flatten(0, 1).T @ cells.flatten(0, 1)
+        # The gradients of the cells' logits are used up before those of the steps' logits are made: both are as
+        # large as the logits.
+        logit_gradient = (
+            (ratio @ scaled_steps).mul_(scaled_cells).index_put_(index[:2], exact, accumulate=True)
+        )
+        cell_gradient, bias_gradient = logit_gradient @ cell_weight, logit_gradient.sum((0, 1))
+        cell_weight_gradient = logit_gradient.flatten(0, 1).T @ cells.flatten(0, 1)
 
-        for_logits = (ratio.transpose(1, 2) @ cell_parts).mul_(step_parts)
-        for_logits.index_put_((place[0], place[2]), share, accumulate=True)
-        for_step_weight = for_logits.flatten(0, 1).T @ steps.flatten(0, 1)
-        return for_cells, for_logits @ step_weight, for_cell_weight, for_step_weight, for_bias
+        logit_gradient = (ratio.transpose(1, 2) @ scaled_cells).mul_(scaled_steps)
+        logit_gradient.index_put_((index[0], index[2]), exact, accumulate=True)
+        step_weight_gradient = logit_gradient.flatten(0, 1).T @ steps.flatten(0, 1)
+        step_gradient = logit_gradient @ step_weight
+        return cell_gradient, step_gradient, cell_weight_gradient, step_weight_gradient, bias_gradient
 
 
-def _exponentials(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits' exponentials, by the largest of each row, in their place; and the largest."""
+def _exponentials_in_place(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Overwrite logits by ``exp(logits - top)``, with ``top`` the largest of each row; return both."""
     top = logits.amax(-1, keepdim=True)
     return logits.sub_(top).exp_(), top
 
 
-def _logits(
-    place: tuple[Tensor, ...],
+def _logits_at(
+    index: tuple[Tensor, ...],
     cells: Tensor,
     steps: Tensor,
     cell_weight: Tensor,
     step_weight: Tensor,
     bias: Tensor,
 ) -> Tensor:
-    """The logits of all words, ``(places, words)``, at some places ``(row, cell, step)``."""
-    row, cell, step = place
+    """Return the logits ``(pairs, vocab)`` of the pairs at ``index = (row, cell, step)``."""
+    row, cell, step = index
     return linear(cells[row, cell], cell_weight, bias) + linear(steps[row, step], step_weight)

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
 from permalign.heads.base import Decoder
-from permalign.heads.beam_slots import slots_of
+from permalign.heads.beam_slots import BeamSlots
 from permalign.heads.log_recurrence import log_recurrence
-from permalign.heads.softmax.additive import Exponentials, summed_over_words, too_small
-from permalign.heads.softmax.aligned import with_end_at_last
+from permalign.heads.softmax.additive import Exponentials, additive_log_normaliser, log_mixture
+from permalign.heads.softmax.aligned import add_end_at_last
 from permalign.shapes import Bool, Float, Int
 from permalign.structures.restriction import LOG_ZERO
 from permalign.text.codec import END_ID
@@ -20,79 +20,64 @@ if TYPE_CHECKING:
 
 
 class SsntDecoder(Decoder):
-    """Rows carry ``arrived[i]``, the log-probability of their prefix with its last word written at cell i.
+    """Rows carry ``arrived[i]``, the log-probability of their prefix with its last token written at cell i.
 
-    Before the next word the model may move on, ``reached[i] = log(exp arrived[i] + exp(reached[i-1] + move[i-1]))``,
-    and then writes word w with the log-probability ``reached[i] + emit[i] + A_iw + B_w - log Z_i``: summed over cells
-    that is the score of the longer prefix, and unsummed what it arrives with.
+    Before the next token the model may move on, ``reached[i] = log(exp arrived[i] + exp(reached[i-1] + move[i-1]))``,
+    and then writes token w with log-probability ``reached[i] + emit[i] + A_iw + B_w - log Z_i``. Summed over cells this
+    is the score of the extended prefix; before summing, it is what that prefix arrives with.
 
-    Rows live in the slots of their sentence, ``(sentence, slot)``, so that all of them share what was computed of
-    its cells, and the sum over cells is a product of matrices.
+    Rows are kept in `BeamSlots`, so that all rows of a sentence share what was computed for its cells, and the sum over
+    cells is a matrix product.
     """
 
     def __init__(
         self,
         head: "SsntHead",
-        cells: Float[Tensor, "batch cells width"],
+        cells: Float[Tensor, "batch cells cell_size"],
         last: Bool[Tensor, "batch cells"],
     ) -> None:
         batch = cells.shape[0]
         self._head, self._cells, self._last = head, cells, last
-        self._cell_words = Exponentials.of(head.word_scores.cell_logits(cells))
+        self._cell_tokens = Exponentials.of(head.word_scores.cell_logits(cells))
         self._emit_cells = head.emit_cells(cells)
-        self._sentences = torch.arange(batch, device=cells.device)
-        self._slots, self._most = torch.zeros_like(self._sentences), 1
-        steps, self._carried = head.context.begin(batch, cells.device)
+        self._slots = BeamSlots.one_each(batch, cells.device)
+        steps, self._cache = head.context.begin(batch, cells.device)
         arrived = torch.full_like(last, LOG_ZERO, dtype=cells.dtype)
         arrived[:, 0] = 0.0
-        self._open(steps, arrived)
+        self._prepare(steps, arrived)
 
     @torch.no_grad()
-    def scores(self) -> Float[Tensor, "rows words"]:
-        """The log-probability of every prefix followed by each word, summed over the cells that could emit it."""
-        weights = self._ready + self._cell_words.top.transpose(1, 2)  # (sentence, slot, cell)
-        top = weights.amax(-1, keepdim=True)
-        mixed = (weights - top).exp() @ self._cell_words.parts  # (sentence, slot, word)
-        lost = too_small(mixed) & self._head.word_scores.forbidden.isfinite()
-        totals = mixed.log_().add_(top)
-        if bool(lost.any()):
-            sentence, slot, word = lost.nonzero(as_tuple=True)
-            totals[lost] = (
-                self._ready[sentence, slot] + self._cell_words.logits[sentence, :, word]
-            ).logsumexp(-1)
-        totals += self._step_logits
+    def scores(self) -> Float[Tensor, "rows vocab"]:
+        """Return the log-probability of every prefix followed by each token, summed over the cells that emit it."""
+        totals = log_mixture(self._ready, self._cell_tokens, self._head.word_scores.allowed)
+        totals += self._step_logits  # (sentence, slot, vocab)
         ready_to_end = self._ready.masked_fill(~self._last[:, None], 0.0).sum(-1)
         totals[..., END_ID] = ready_to_end + self._end_logits
-        answer = totals[self._sentences, self._slots]
-        return answer.masked_fill_(answer < LOG_ZERO / 2, -torch.inf)
+        scores = self._slots.gather(totals)
+        return scores.masked_fill_(scores < LOG_ZERO / 2, -torch.inf)
 
     @torch.no_grad()
-    def extend(self, rows: Int[Tensor, " new"], words: Int[Tensor, " new"]) -> None:
-        """Write one word in each of the chosen rows."""
-        sentences, slots = self._sentences[rows], self._slots[rows]
-        arrived = self._ready[sentences, slots] + self._cell_words.logits[sentences, :, words]
-        arrived += self._step_logits[sentences, slots, words][:, None]
-        carried = tuple(state[rows] for state in self._carried)
-        steps, self._carried = self._head.context.advance(carried, words)
-        self._sentences = sentences
-        self._slots, self._most = slots_of(sentences, self._cells.shape[0])
-        self._open(steps, arrived.clamp_(min=LOG_ZERO))
+    def extend(self, rows: Int[Tensor, " new"], tokens: Int[Tensor, " new"]) -> None:
+        """Write one token in each of the chosen rows."""
+        sentences, slots = self._slots.sentences[rows], self._slots.slots[rows]
+        arrived = self._ready[sentences, slots] + self._cell_tokens.logits[sentences, :, tokens]
+        arrived += self._step_logits[sentences, slots, tokens][:, None]
+        cache = tuple(state[rows] for state in self._cache)
+        steps, self._cache = self._head.context.advance(cache, tokens)
+        self._slots = BeamSlots.of(sentences, self._cells.shape[0])
+        self._prepare(steps, arrived.clamp_(min=LOG_ZERO))
 
-    def _open(self, steps: Float[Tensor, "rows hidden"], arrived: Float[Tensor, "rows cells"]) -> None:
-        """Get ready to write: ``ready[i] = reached[i] + emit[i] - log Z_i``, and the logits ``B_w`` of all rows."""
-        steps, arrived = self._in_slots(steps, 0.0), self._in_slots(arrived, LOG_ZERO)
+    def _prepare(
+        self, steps: Float[Tensor, "rows hidden_size"], arrived: Float[Tensor, "rows cells"]
+    ) -> None:
+        """Compute ``ready[i] = reached[i] + emit[i] - log Z_i``, and the logits ``B_w``, for all rows."""
+        steps, arrived = self._slots.scatter(steps, 0.0), self._slots.scatter(arrived, LOG_ZERO)
         head, last = self._head, self._last[:, None]  # (sentence, 1, cell)
         odds = head.emit_logits(self._emit_cells, head.emit_steps(steps)).transpose(1, 2)
         move = torch.where(last, LOG_ZERO, logsigmoid(-odds))  # (sentence, slot, cell)
         reached = log_recurrence(arrived, pad(move[..., :-1], (1, 0)))
         self._step_logits = head.word_scores.step_logits(steps)
         self._end_logits = head.word_scores.end_logits(self._cells, steps, self._last)
-        ordinary = summed_over_words(self._cell_words, Exponentials.of(self._step_logits))
-        log_normaliser = with_end_at_last(ordinary, self._end_logits, self._last).transpose(1, 2)
+        without_end = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
+        log_normaliser = add_end_at_last(without_end, self._end_logits, self._last).transpose(1, 2)
         self._ready = reached + torch.where(last, 0.0, logsigmoid(odds)) - log_normaliser
-
-    def _in_slots(self, rows: Tensor, empty: float) -> Tensor:
-        """``(rows, width)`` as ``(sentence, slot, width)``."""
-        slots = rows.new_full((self._cells.shape[0], self._most, rows.shape[-1]), empty)
-        slots[self._sentences, self._slots] = rows
-        return slots

@@ -1,4 +1,4 @@
-"""Monotone alignment as a head: source cells, read once from left to right, emit the output (SSNT)."""
+"""SSNT: source cells, read once from left to right, emit the output; alignments are monotone."""
 
 from typing import Literal
 
@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from permalign.checks import require_at_least_one
-from permalign.heads.base import Head, width_after
+from permalign.heads.base import Head, encoded_size
 from permalign.heads.output_context import OutputContext
 from permalign.heads.softmax.aligned import AlignedSoftmax
 from permalign.heads.softmax.output import with_end
 from permalign.heads.ssnt.decoder import SsntDecoder
+from permalign.masks import padding_mask
 from permalign.shapes import Bool, Float, Int
 from permalign.structures import MonotoneAlignment, Segment
 
@@ -19,143 +20,157 @@ from permalign.structures import MonotoneAlignment, Segment
 class SsntHead(Head):
     """Segment-to-segment transduction (Yu, Buys and Blunsom, 2016), summed over all alignments exactly.
 
-    Source cells are the (reordered) states and a learned end cell behind them, ``h_i`` after the encoder. States of
-    the output, ``s_j``, are made from the words before alone, so that an alignment is a path over cells and steps:
+    Source cells ``h_i`` are the (reordered) states followed by a learned end cell, in context if there is an encoder.
+    States ``s_j`` of the output depend on the preceding tokens only, so that an alignment is a path over cells and
+    steps:
 
-        e(i,j)       = sigmoid(w . relu(U h_i + V s_j + b) + c)    emit word j at cell i, or else move on
-        p(y_j | i,j) = softmax(W [h_i ; s_j] + b)                  the end only at the end cell
+        e(i,j)       = sigmoid(w . relu(U h_i + V s_j + b) + c)    emit token j at cell i; otherwise move on
+        p(y_j | i,j) = softmax(W [h_i ; s_j] + b)                  END only at the end cell
 
-    The end cell cannot be left but by writing the end, so probabilities of all outputs sum to one. See
-    `permalign.MonotoneAlignment` for the sum. O((n + m) V hidden + n m (V + hidden)) time, of which the two
-    projections to words take most; O((n + m) V + n m hidden) memory.
+    The only way out of the end cell is to write END, so the probabilities of all outputs sum to one. See
+    `permalign.MonotoneAlignment` for the sum. O((n + m) V hidden_size + n m (V + hidden_size)) time, most of it for the
+    two projections onto the vocabulary; O((n + m) V + n m hidden_size) memory.
 
     Args:
-        width: of the states it reads.
-        words: size of the output vocabulary, with its special words.
-        embedding: width of the embeddings of output words.
-        hidden: width of the output's states and of the hidden layer behind ``e``.
-        layers: of the network over the output.
-        dropout: of the network over the output.
-        context: what ``s_j`` sees: ``"full"``, an LSTM over all words before, or the number of last words.
-        encoder: what reads the cells first, if anything: called with states and lengths, its ``width`` an int.
+        input_size: the size of the source states.
+        vocab_size: the size of the output vocabulary, special tokens included.
+        embedding_dim: the size of the embeddings of output tokens.
+        hidden_size: the size of the states of the output, and of the hidden layer behind ``e``.
+        num_layers: the number of layers of the network over the output.
+        dropout: dropout in the network over the output.
+        context: what ``s_j`` depends on: ``"full"`` for an LSTM over all preceding tokens, or how many of the last
+            ones.
+        encoder: a module that reads the cells first, called with states and lengths; None for no encoder.
 
-    >>> head = SsntHead(width=8, words=10, embedding=4, hidden=6).eval()
+    >>> head = SsntHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6).eval()
     >>> states, lengths = torch.randn(1, 2, 8), torch.tensor([2])
     >>> empty = head.log_likelihood(states, lengths, torch.tensor([[0]]), torch.tensor([0]))
-    >>> torch.allclose(empty, head.decoder(states, lengths).scores()[:, 3])  # the end
+    >>> torch.allclose(empty, head.decoder(states, lengths).scores()[:, 3])  # END
     True
     """
 
     def __init__(
         self,
         *,
-        width: int,
-        words: int,
-        embedding: int,
-        hidden: int,
-        layers: int = 1,
+        input_size: int,
+        vocab_size: int,
+        embedding_dim: int,
+        hidden_size: int,
+        num_layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_at_least_one(width=width)
-        self.width, self.words = width, words
-        self.end_cell = nn.Parameter(torch.randn(width))
+        require_at_least_one(input_size=input_size)
+        self.input_size, self.vocab_size = input_size, vocab_size
+        self.end_cell = nn.Parameter(torch.randn(input_size))
         self.encoder = encoder
-        cell_width = width_after(encoder, width)
-        self.word_scores = AlignedSoftmax(cell_width, hidden, words)
+        cell_size = encoded_size(encoder, input_size)
+        self.word_scores = AlignedSoftmax(cell_size, hidden_size, vocab_size)
         self.context = OutputContext(
-            words=words, embedding=embedding, hidden=hidden, layers=layers, dropout=dropout, context=context
+            vocab_size=vocab_size,
+            embedding_dim=embedding_dim,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            dropout=dropout,
+            context=context,
         )
-        self.emit_cells = nn.Linear(cell_width, hidden)  # U and b
-        self.emit_steps = nn.Linear(hidden, hidden, bias=False)  # V
-        self.emit = nn.Linear(hidden, 1)  # w and c
+        self.emit_cells = nn.Linear(cell_size, hidden_size)  # U and b
+        self.emit_steps = nn.Linear(hidden_size, hidden_size, bias=False)  # V
+        self.emit = nn.Linear(hidden_size, 1)  # w and c
 
     def cells(
-        self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch cells cell_width"], Bool[Tensor, "batch cells"]]:
-        """``h``, the states with the end cell behind each sentence, in context; and where the end cells are."""
+        self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
+    ) -> tuple[Float[Tensor, "batch cells cell_size"], Bool[Tensor, "batch cells"]]:
+        """Return ``h``, with the end cell after the last state of each sentence; and a mask of the end cells."""
         self.require_states(states, lengths)
         last = torch.arange(states.shape[1] + 1, device=states.device) == lengths[:, None]
-        longer = torch.where(last[..., None], self.end_cell, pad(states, (0, 0, 0, 1)))
-        return longer if self.encoder is None else self.encoder(longer, lengths + 1), last
+        with_end_cell = torch.where(last[..., None], self.end_cell, pad(states, (0, 0, 0, 1)))
+        return with_end_cell if self.encoder is None else self.encoder(with_end_cell, lengths + 1), last
 
     def emit_logits(
-        self, cells: Float[Tensor, "batch cells hidden"], steps: Float[Tensor, "batch steps hidden"]
+        self,
+        cells: Float[Tensor, "batch cells hidden_size"],
+        steps: Float[Tensor, "batch steps hidden_size"],
     ) -> Float[Tensor, "batch cells steps"]:
-        """Log-odds of emitting, from cells and steps as the first layer projects them."""
+        """Return the log-odds of ``e``, from cells and steps as `emit_cells` and `emit_steps` project them."""
         logits: Tensor = self.emit((cells[:, :, None] + steps[:, None]).relu_())
         return logits.squeeze(-1)
 
     def log_likelihood(
         self,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
-        """The log-probability of every output, the sum over its alignments."""
+        """Return the log-probability of every output, summed over its alignments."""
         return self._alignment(states, lengths, target, target_lengths, smoothing).log_likelihood()
 
-    def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> SsntDecoder:
-        """One row for each sentence; every row carries its weight at every cell, so scores are exact marginals."""
+    def decoder(
+        self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
+    ) -> SsntDecoder:
+        """Return a decoder whose rows carry their weight at every cell, so that scores are exact marginals."""
         with torch.no_grad():
             return SsntDecoder(self, *self.cells(states, lengths))
 
     def segments(
         self,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
         order: Int[Tensor, "batch n"] | None,
     ) -> list[list[Segment]]:
-        """The most probable alignment as segments, without the end of the output.
+        """Return the most probable alignment as segments, without END.
 
-        Source words that only the end came after have a segment of their own, with no output. Without an order
-        positions are named in place of source words.
+        Source tokens after the last output token share a segment without output. Without an order, segments hold
+        positions instead of source tokens.
         """
         if order is None:
             order = torch.arange(states.shape[1], device=states.device).expand(states.shape[:2])
         with torch.no_grad():
-            found = self._alignment(states, lengths, target, target_lengths).segments(order)
-        return [_without(int(end), segments) for end, segments in zip(target_lengths, found, strict=True)]
+            aligned = self._alignment(states, lengths, target, target_lengths).segments(order)
+        return [_without(int(end), segments) for end, segments in zip(target_lengths, aligned, strict=True)]
 
     def alignment_posteriors(
         self,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
     ) -> Float[Tensor, "batch cells m"]:
-        """Exact, given the order of the states; the end cell of a sentence comes behind its last word."""
+        """Return exact posteriors given the order of the states; the end cell follows the last source token."""
         with torch.no_grad():
             posteriors = self._alignment(states, lengths, target, target_lengths).posteriors()
-        words = torch.arange(posteriors.shape[2], device=posteriors.device)
-        posteriors = posteriors.masked_fill((words >= target_lengths[:, None])[:, None], 0.0)  # not the end
+        beyond = padding_mask(target_lengths, posteriors.shape[2])  # END and padding
+        posteriors = posteriors.masked_fill(beyond[:, None], 0.0)
         return pad(posteriors, (0, target.shape[1] - posteriors.shape[2]))
 
     def _alignment(
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
     ) -> MonotoneAlignment:
-        """Everything about a batch of pairs: ``e`` and the words of all outputs, the end included."""
+        """Return the distribution over alignments of a batch of pairs, whose outputs include END."""
         self.require_target(states, target, target_lengths, smoothing)
         cells, last = self.cells(states, lengths)
         target = target[:, : int(target_lengths.max())]
         steps = self.context(target)
-        wanted = with_end(target, target_lengths)
+        tokens = with_end(target, target_lengths)
         return MonotoneAlignment(
             self.emit_logits(self.emit_cells(cells), self.emit_steps(steps)),
-            self.word_scores.log_probs(cells, steps, last, wanted, smoothing),
+            self.word_scores.log_probs(cells, steps, last, tokens, smoothing),
             lengths + 1,
             target_lengths + 1,
             validate_args=False,
         )
 
 
-def _without(end: int, segments: list[Segment]) -> list[Segment]:
-    """Segments without the output word ``end``, and without those that are then empty."""
-    kept = (Segment(part.source, tuple(word for word in part.target if word != end)) for part in segments)
-    return [part for part in kept if part.source or part.target]
+def _without(index: int, segments: list[Segment]) -> list[Segment]:
+    """Remove the output token at an index, and segments that are then empty."""
+    kept = (
+        Segment(segment.source, tuple(token for token in segment.target if token != index))
+        for segment in segments
+    )
+    return [segment for segment in kept if segment.source or segment.target]

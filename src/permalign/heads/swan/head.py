@@ -1,4 +1,4 @@
-"""Segmental alignment as a head: every source cell writes one segment of the output (SWAN)."""
+"""SWAN: every source cell writes one segment of the output with an LSTM."""
 
 from typing import Literal
 
@@ -7,189 +7,173 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from permalign.checks import require_at_least_one
-from permalign.heads.base import Head, width_after
+from permalign.heads.base import encoded_size
 from permalign.heads.output_context import OutputContext
-from permalign.heads.segmental import require_room
+from permalign.heads.segmental import SegmentalHead
 from permalign.heads.softmax.output import OutputSoftmax
 from permalign.heads.swan.decoder import SwanDecoder
 from permalign.heads.swan.segment_lstm import SegmentLstm
 from permalign.shapes import Float, Int
-from permalign.structures import Segment, SegmentalAlignment
 from permalign.text.codec import END_ID
 
-# logits at a time, 64 MB of them; where there are more, the backward pass computes them again
-AT_ONCE = 2**24
+# Logits kept for the backward pass, 64 MB of them in float32; beyond that, it recomputes them in parts of this size.
+MAX_LOGITS = 2**24
 
 
-class SwanHead(Head):
-    """Sleep-wake networks (Wang et al., 2017): the output is a segment of 0..L words for every source cell.
+class SwanHead(SegmentalHead):
+    """Sleep-wake networks (Wang et al., 2017): the output is a segment of 0..L tokens for every source cell.
 
-    A segment of cell t that starts after j words is written by an LSTM from ``tanh(P h_t + Q s_j + b)``, with ``s_j``
-    the state of the words written before, until it writes a stop (the end's number stands for it). A segment of L words
-    stops by itself, so the probabilities of all outputs sum to one. The LSTM runs once for every cell and start that
-    some alignment of the output can pass through, which gives all lengths; `permalign.SegmentalAlignment` sums over
-    them. O(n m L (hidden^2 + V hidden)) time: the slow alternative to `SsntHead`.
+    The segment of cell t that begins after j tokens is written by an LSTM. Its initial state is
+    ``tanh(P h_t + Q s_j + b)``, with ``s_j`` the state of the preceding output, and it writes tokens until it writes a
+    stop (the id of END). A segment of L tokens stops by itself, so the probabilities of all outputs sum to one.
+
+    The LSTM runs once for every cell and start that some alignment of the output passes through, which gives the
+    segments of all lengths; `permalign.SegmentalAlignment` sums over them. O(n m L (hidden_size^2 + V hidden_size))
+    time: the slow alternative to `SsntHead`.
 
     Args:
-        width: of the states it reads.
-        words: size of the output vocabulary, with its special words.
-        embedding: width of the embeddings of output words.
-        hidden: width of both networks over the output.
-        max_segment_length: L, the most words that a source cell writes. An output of m words needs n L >= m.
-        layers: of the network over all words written.
-        dropout: of embeddings, and of both networks' states.
-        context: what ``s_j`` sees: ``"full"``, an LSTM over all words before, or the number of last words.
-        encoder: what reads the states first, if anything: called with states and lengths, its ``width`` an int.
+        input_size: the size of the source states.
+        vocab_size: the size of the output vocabulary, special tokens included.
+        embedding_dim: the size of the embeddings of output tokens.
+        hidden_size: the size of the states of both networks over the output.
+        max_segment_length: L, the most tokens that a source cell writes. An output of m tokens needs n L >= m.
+        num_layers: the number of layers of the network over the whole output.
+        dropout: dropout on embeddings, and on the states of both networks.
+        context: what ``s_j`` depends on: ``"full"`` for an LSTM over all preceding tokens, or how many of the last
+            ones.
+        encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
-    >>> head = SwanHead(width=8, words=10, embedding=4, hidden=6, max_segment_length=2).eval()
+    >>> head = SwanHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6, max_segment_length=2).eval()
     >>> states, lengths = torch.randn(1, 2, 8), torch.tensor([2])
     >>> empty = head.log_likelihood(states, lengths, torch.tensor([[0]]), torch.tensor([0]))
-    >>> torch.allclose(empty, head.decoder(states, lengths).scores()[:, 3])  # the end
+    >>> torch.allclose(empty, head.decoder(states, lengths).scores()[:, 3])  # END
     True
     """
 
     def __init__(
         self,
         *,
-        width: int,
-        words: int,
-        embedding: int,
-        hidden: int,
+        input_size: int,
+        vocab_size: int,
+        embedding_dim: int,
+        hidden_size: int,
         max_segment_length: int,
-        layers: int = 1,
+        num_layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_at_least_one(width=width, max_segment_length=max_segment_length)
-        self.width, self.words, self.max_segment_length = width, words, max_segment_length
+        require_at_least_one(input_size=input_size, max_segment_length=max_segment_length)
+        self.input_size, self.vocab_size = input_size, vocab_size
+        self.max_segment_length = max_segment_length
         self.encoder = encoder
-        self.softmax = OutputSoftmax(hidden, words, with_end=True)
+        self.softmax = OutputSoftmax(hidden_size, vocab_size, with_end=True)
         self.context = OutputContext(
-            words=words, embedding=embedding, hidden=hidden, layers=layers, dropout=dropout, context=context
+            vocab_size=vocab_size,
+            embedding_dim=embedding_dim,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            dropout=dropout,
+            context=context,
         )
-        self.segment = SegmentLstm(width_after(encoder, width), hidden, embedding, hidden)
+        self.segment = SegmentLstm(encoded_size(encoder, input_size), hidden_size, embedding_dim, hidden_size)
         self.dropout = nn.Dropout(dropout)
 
     def cells(
-        self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]
+        self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch n both"]:
-        """The source cells in context, as first states of segments see them."""
+        """Return the source cells, projected to what they add to the initial states of segments."""
         self.require_states(states, lengths)
         cells: Tensor = self.segment.from_cells(
             states if self.encoder is None else self.encoder(states, lengths)
         )
         return cells
 
-    def log_likelihood(
-        self,
-        states: Float[Tensor, "batch n width"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch m"],
-        target_lengths: Int[Tensor, " batch"],
-        smoothing: float = 0.0,
-    ) -> Float[Tensor, " batch"]:
-        """The log-probability of every output, the sum over all ways to cut it into segments."""
-        return self._alignment(states, lengths, target, target_lengths, smoothing).log_likelihood()
-
-    def decoder(self, states: Float[Tensor, "batch n width"], lengths: Int[Tensor, " batch"]) -> SwanDecoder:
-        """One row for each sentence; every row carries its weight at every cell, so scores are exact marginals."""
+    def decoder(
+        self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
+    ) -> SwanDecoder:
+        """Return a decoder whose rows carry their weight at every cell, so that scores are exact marginals."""
         with torch.no_grad():
             return SwanDecoder(self, self.cells(states, lengths), lengths)
 
-    def max_output_length(self, source_words: int) -> int:
-        """Every source word writes a segment."""
-        return source_words * self.max_segment_length
-
-    def segments(
-        self,
-        states: Float[Tensor, "batch n width"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch m"],
-        target_lengths: Int[Tensor, " batch"],
-        order: Int[Tensor, "batch n"] | None,
-    ) -> list[list[Segment]]:
-        """The most probable way to cut the output, a segment for every source word; or position, without an order."""
-        with torch.no_grad():
-            return self._alignment(states, lengths, target, target_lengths).segments(order)
-
     def alignment_posteriors(
         self,
-        states: Float[Tensor, "batch n width"],
+        states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         target_lengths: Int[Tensor, " batch"],
     ) -> Float[Tensor, "batch cells m"]:
-        """Exact, given the order of the states: a cell wrote a word if the word is in its segment."""
+        """Return exact posteriors given the order of the states: a cell wrote the tokens of its segment."""
         with torch.no_grad():
             segments = self._alignment(states, lengths, target, target_lengths).posteriors()
         batch, cells, starts, _ = segments.shape
         written = segments.new_zeros(batch, cells, target.shape[1])
-        for word in range(starts - 1):
+        for token in range(starts - 1):
             for size in range(1, self.max_segment_length + 1):
-                first = max(word - size + 1, 0)
-                written[:, :, word] += segments[:, :, first : word + 1, size].sum(2)
+                first = max(token - size + 1, 0)
+                written[:, :, token] += segments[:, :, first : token + 1, size].sum(2)
         return written
 
-    def _alignment(
-        self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
-    ) -> SegmentalAlignment:
-        """Everything about a batch of pairs: the log-probability of every segment."""
-        self.require_target(states, target, target_lengths, smoothing)
-        cells = self.cells(states, lengths)
-        require_room(lengths, target_lengths, self.max_segment_length)
-        target = target[:, : int(target_lengths.max())]
-        log_probs = self._segment_log_probs(cells, lengths, target, target_lengths, smoothing)
-        return SegmentalAlignment(log_probs, lengths, target_lengths, validate_args=False)
-
-    def _segment_log_probs(
-        self, cells: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float
-    ) -> Float[Tensor, "batch cells starts sizes"]:
-        """``[cell, start, size]``, word by word in all segments that can be part of the output; -inf for others."""
-        sentence, cell, start = self._starts(cells.shape[1], lengths, target.shape[1], target_lengths)
+    def segment_log_probs(
+        self,
+        states: Float[Tensor, "batch n input_size"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+        smoothing: float = 0.0,
+    ) -> Float[Tensor, "batch n starts sizes"]:
+        """Return ``[cell, start, size]``; -inf for segments that no alignment of the output can contain."""
+        cells, target = self._checked(states, lengths, target, target_lengths, smoothing)
+        sentence, cell, start = self._possible_starts(
+            cells.shape[1], lengths, target.shape[1], target_lengths
+        )
         steps = self.segment.from_steps(self.context(target))  # (batch, starts, both)
-        gates = self.segment.from_words(self.context.embed(target))  # (batch, words, gates)
+        gates = self.segment.from_words(self.context.embed(target))  # (batch, m, gates)
         state, memory = self.segment.begin(cells[sentence, cell], steps[sentence, start])
-        written = state.new_zeros(len(start))
-        places, values = [], []
+        written = state.new_zeros(len(start))  # of the first ``size`` tokens of each segment
+        indices, log_probs = [], []
+        # All segments grow by one token in each round; those that have reached the end of the output drop out.
         for size in range(self.max_segment_length):
-            more = start + size < target_lengths[sentence]  # whether a word is left to write
-            word = torch.full_like(start, END_ID)
-            word[more] = target[sentence[more], (start + size)[more]]
-            options = torch.stack([torch.full_like(word, END_ID), word], dim=1)
-            stop, write = self._log_probs(self.dropout(state), options, smoothing).unbind(1)
-            places.append((sentence, cell, start, torch.full_like(start, size)))
-            values.append(written + stop)
-            sentence, cell, start, written = sentence[more], cell[more], start[more], (written + write)[more]
+            unfinished = start + size < target_lengths[sentence]
+            token = torch.full_like(start, END_ID)
+            token[unfinished] = target[sentence[unfinished], (start + size)[unfinished]]
+            stop_or_token = torch.stack([torch.full_like(token, END_ID), token], dim=1)
+            stop, write = self._token_log_probs(self.dropout(state), stop_or_token, smoothing).unbind(1)
+            indices.append((sentence, cell, start, torch.full_like(start, size)))
+            log_probs.append(written + stop)
+            sentence, cell, start = sentence[unfinished], cell[unfinished], start[unfinished]
+            written = (written + write)[unfinished]
             if size + 1 < self.max_segment_length:
-                state, memory = self.segment(gates[sentence, start + size], state[more], memory[more])
-        places.append((sentence, cell, start, torch.full_like(start, self.max_segment_length)))
-        values.append(written)
-        sizes = (cells.shape[0], cells.shape[1], target.shape[1] + 1, self.max_segment_length + 1)
-        index = tuple(torch.cat(column) for column in zip(*places, strict=True))
-        return cells.new_full(sizes, -torch.inf).index_put(index, torch.cat(values))
+                state, memory = self.segment(
+                    gates[sentence, start + size], state[unfinished], memory[unfinished]
+                )
+        indices.append((sentence, cell, start, torch.full_like(start, self.max_segment_length)))
+        log_probs.append(written)
+        shape = (cells.shape[0], cells.shape[1], target.shape[1] + 1, self.max_segment_length + 1)
+        index = tuple(torch.cat(column) for column in zip(*indices, strict=True))
+        return cells.new_full(shape, -torch.inf).index_put(index, torch.cat(log_probs))
 
-    def _starts(
-        self, cells: int, lengths: Tensor, words: int, target_lengths: Tensor
+    def _possible_starts(
+        self, num_cells: int, lengths: Tensor, max_target_length: int, target_lengths: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sentence, cell and start of all segments that an output can have: cells before and after have room."""
-        cell = torch.arange(cells, device=lengths.device)[:, None]
-        start = torch.arange(words + 1, device=lengths.device)
-        cells_left, words_left = (most[:, None, None] for most in (lengths, target_lengths))
+        """Return sentence, cell and start of all segments such that the other cells can write the rest."""
+        cell = torch.arange(num_cells, device=lengths.device)[:, None]
+        start = torch.arange(max_target_length + 1, device=lengths.device)
+        source_length, target_length = lengths[:, None, None], target_lengths[:, None, None]
         before = start <= cell * self.max_segment_length
-        after = words_left - start <= (cells_left - cell) * self.max_segment_length
-        possible = before & after & (cell < cells_left) & (start <= words_left)
+        after = target_length - start <= (source_length - cell) * self.max_segment_length
+        possible = before & after & (cell < source_length) & (start <= target_length)
         sentence, at_cell, at_start = possible.nonzero(as_tuple=True)
         return sentence, at_cell, at_start
 
-    def _log_probs(self, features: Tensor, options: Tensor, smoothing: float) -> Tensor:
-        """Log-probabilities of some words in each row, a part of the rows at a time if the vocabulary is large."""
-        if features.shape[0] * self.words <= AT_ONCE:
-            return self.softmax.log_probs(features, options, smoothing)
-        rows = max(AT_ONCE // self.words, 1)
+    def _token_log_probs(self, features: Tensor, tokens: Tensor, smoothing: float) -> Tensor:
+        """Return log-probabilities of several tokens per row, in parts if there are more than `MAX_LOGITS`."""
+        if features.shape[0] * self.vocab_size <= MAX_LOGITS:
+            return self.softmax.log_probs(features, tokens, smoothing)
+        rows = max(MAX_LOGITS // self.vocab_size, 1)
         parts = [
             checkpoint(self.softmax.log_probs, *part, smoothing, use_reentrant=False)
-            for part in zip(features.split(rows), options.split(rows), strict=True)
+            for part in zip(features.split(rows), tokens.split(rows), strict=True)
         ]
         return torch.cat(parts)

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from tests.heads.contract import WIDTH, WORDS, HeadContract, random_outputs
+from tests.heads.contract import INPUT_SIZE, VOCAB_SIZE, HeadContract, random_outputs
 
 
 class SegmentalContract(HeadContract):
@@ -19,7 +19,7 @@ class SegmentalContract(HeadContract):
     longest = 4
 
     def head(self, **options):
-        defaults = {"width": WIDTH, "words": WORDS, "embedding": 3, "hidden": 5}
+        defaults = {"input_size": INPUT_SIZE, "vocab_size": VOCAB_SIZE, "embedding_dim": 3, "hidden_size": 5}
         return self.kind(**defaults | {"max_segment_length": self.longest} | options)
 
     @staticmethod
@@ -56,7 +56,9 @@ class SegmentalContract(HeadContract):
     def test_wrong_arguments_are_named(self):
         super().test_wrong_arguments_are_named()
         states, lengths, _, _ = self.batch()
-        message = rf"target_lengths\[1\] is 9 words, but 1 source .* L = {self.longest} write .*max_segment_length=9"
+        message = (
+            rf"target_lengths\[1\] is 9, but 1 source .* {self.longest} tokens write .*max_segment_length=9"
+        )
         with pytest.raises(ValueError, match=message):
             self.build().log_likelihood(states, lengths, *random_outputs((1, 9, 1)))
 
@@ -64,7 +66,13 @@ class SegmentalContract(HeadContract):
 def small_head(kind, scale=1.0, dtype=torch.float64, **options):
     """A head of six words, with weights as large as one likes."""
     torch.manual_seed(3)
-    defaults = {"width": WIDTH, "words": 6, "embedding": 3, "hidden": 5, "max_segment_length": 2}
+    defaults = {
+        "input_size": INPUT_SIZE,
+        "vocab_size": 6,
+        "embedding_dim": 3,
+        "hidden_size": 5,
+        "max_segment_length": 2,
+    }
     head = kind(**defaults | options).to(dtype).eval()
     for parameter in head.parameters():
         torch.nn.init.normal_(parameter, std=scale)
