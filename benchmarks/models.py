@@ -57,15 +57,16 @@ def arithmetic_options(width: int = 256, hidden: int = 1024) -> Options:
     reorderer = {
         "kind": "separable",
         "objective": "soft",
-        "embedding": width,
-        "width": width,
-        "hidden": hidden,
+        "embedding_dim": width,
+        "encoder": {"hidden_size": width, "dropout": 0.0},
+        "scorer_hidden_size": hidden,
+        "dropout": 0.0,
     }
     return {
-        "reorderer": {**reorderer, "dropout": 0.0},
+        "reorderer": reorderer,
         "head": {
             "kind": "tagging",
-            "embedding": width,
+            "embedding_dim": width,
             "encoder": {"kind": "none"},
             "embedding_dropout": 0.0,
             "dropout": 0.0,
@@ -76,14 +77,14 @@ def arithmetic_options(width: int = 256, hidden: int = 1024) -> Options:
 class _AsThePaper(nn.Module):
     """The model's own reorderer, with the paper's method in place of the kernels."""
 
-    marginalises = False
+    sums_over_orders = False
 
     def __init__(self, reorderer: nn.Module) -> None:
         super().__init__()
         self.reorderer = reorderer
 
     def forward(self, source: Tensor, lengths: Tensor, states: Tensor) -> Reordering:
-        read = self.reorderer.reader(source, lengths, fences=True)
+        read = self.reorderer.source_encoder(source, lengths, add_boundaries=True)
         scorer = self.reorderer.scorer
         matrix = slow_twin(read, scorer.first, scorer.second).expected_matrix
         return Reordering(matrix @ states, matrix=matrix)
@@ -95,7 +96,7 @@ def arithmetic_step(pairs: int = 16, words: int = 25, options: Options | None = 
     options = options or arithmetic_options()
     fast, slow = Transducer(options, source, target), Transducer(options, source, target)
     slow.reorderer = _AsThePaper(slow.reorderer)
-    states = torch.randn(pairs, words + 2, fast.reorderer.reader.width, requires_grad=True)
+    states = torch.randn(pairs, words + 2, fast.reorderer.source_encoder.hidden_size, requires_grad=True)
     seconds = best_seconds(
         {
             "slow": (training_step(slow, batch), 2),
@@ -135,11 +136,16 @@ def translation_options(width: int = 256) -> Options:
         "reorderer": {
             "kind": "separable",
             "objective": "hard",
-            "embedding": width,
-            "width": width,
-            "hidden": 512,
+            "embedding_dim": width,
+            "encoder": {"hidden_size": width},
+            "scorer_hidden_size": 512,
         },
-        "head": {"kind": "ssnt", "embedding": width, "encoder": {"width": width}, "hidden": width},
+        "head": {
+            "kind": "ssnt",
+            "embedding_dim": width,
+            "encoder": {"hidden_size": width},
+            "hidden_size": width,
+        },
     }
 
 

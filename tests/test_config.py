@@ -1,18 +1,18 @@
 import pytest
 
-from permalign.config import ModelOptions
 from permalign.errors import ConfigError
+from permalign.options.model import ModelOptions
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"hed": {}}, "hed is no option; did you mean head?"),
+        ({"hed": {}}, "unknown option hed; did you mean head?"),
         (
-            {"head": {"encoder": {"widht": 3}}},
-            "head.encoder.widht is no option; did you mean head.encoder.width?",
+            {"head": {"encoder": {"hiden_size": 3}}},
+            "unknown option head.encoder.hiden_size; did you mean head.encoder.hidden_size?",
         ),
-        ({"head": {"zzz": 1}}, "head.zzz is no option; choose from kind, embedding"),
+        ({"head": {"zzz": 1}}, "unknown option head.zzz; choose from kind, embedding_dim"),
         ({"head": {"kind": "snt"}}, "head.kind is 'snt'"),
         ({"head": {"dropout": 1.0}}, "head.dropout is 1.0: input should be less than 1"),
         ({"head": {"context": 0}}, "head.context is 0"),
@@ -31,16 +31,24 @@ def test_wrong_options_are_named(values, message):
         ({"kind": "separable", "objective": "exact"}, {"kind": "ssnt"}, "Use reorderer.objective: samples"),
         ({"kind": "separable", "objective": "exact"}, {"kind": "tagging"}, "Use head.encoder: {kind: none}"),
         (
-            {"kind": "separable", "shared_embeddings": True, "embedding": 64},
-            {"kind": "ssnt", "embedding": 32},
-            "Set reorderer.embedding: 32",
+            {"kind": "separable", "shared_embeddings": True, "embedding_dim": 64},
+            {"kind": "ssnt", "embedding_dim": 32},
+            "Set reorderer.embedding_dim: 32",
         ),
         ({"kind": "separable", "inversion_weight": 1.0}, {}, "go together"),
         ({"kind": "labelled", "objective": "exact"}, {"kind": "ssnt"}, "Use reorderer.objective: samples"),
         ({"kind": "labelled", "objective": "exact"}, {"kind": "tagging"}, "Use head.encoder: {kind: none}"),
         ({"kind": "labelled", "normal_form": True}, {}, "Leave normal_form out"),
-        ({"kind": "labelled", "features": "encoding", "width": 7}, {}, "reorderer.width is 7"),
-        ({"kind": "labelled", "split_scores": True, "encoder": "none"}, {}, "reorderer.encoder is none"),
+        (
+            {"kind": "labelled", "features": "encoding", "encoder": {"hidden_size": 7}},
+            {},
+            "reorderer.encoder.hidden_size is 7",
+        ),
+        (
+            {"kind": "labelled", "split_scores": True, "encoder": {"kind": "none"}},
+            {},
+            "reorderer.encoder.kind is none",
+        ),
     ],
 )
 def test_pairs_that_make_no_sense_are_refused_with_a_way_out(reorderer, head, message):

@@ -8,7 +8,7 @@ from permalign import demo
 from permalign.tasks.arithmetic import Arithmetic
 from permalign.training.progress_display import Display
 
-QUICK = ("training.steps=150", "training.evaluate_every=150", "training.dev_examples=20")
+QUICK = ("training.max_steps=150", "training.evaluate_every=150", "training.max_dev_examples=20")
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ SHOWN_ONLY = {"text", "bibtex"}
 DIRECTIVES = {"{math}", "{toctree}", "{automodule}", "{autoclass}", "{autofunction}", "{options-table}"}
 DIRECTIVES |= {"{results-table}", "{experiments-table}", "{command-help}", "{eval-rst}"}
 MOST_NOT_RUN = 8
-SHORT = " --set training.steps=10 --set training.stages=[] --set training.dev_examples=20"
+SHORT = " --set training.max_steps=10 --set training.stages=[] --set training.max_dev_examples=20"
 """For the README, which trains models in full."""
 
 
@@ -216,14 +216,15 @@ def test_the_tables_show_every_option_with_its_default(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     from extensions.tables import option_rows
 
-    from permalign.training.options import RunOptions
+    from permalign.options.run import RunOptions
 
     rows = {option: rest for option, *rest in option_rows(RunOptions)}
-    assert rows["training.keep"] == ["integer, >= 1", "1", "how many of the best models to keep"]
+    assert rows["training.keep_checkpoints"] == ["integer, >= 1", "1", "number of best checkpoints to keep"]
     assert rows["model.head.context"][0] == "``full`` or integer, >= 1"
     assert rows["model.reorderer.shared_embeddings"][1] == "false"
     assert rows["task"][1] == "required"
-    assert {"text.source.kind", "model.head.encoder.width", "training.stages.*.objective"} <= set(rows)
+    assert all(description for *_, description in rows.values())
+    assert {"text.source.kind", "model.head.encoder.hidden_size", "training.stages.*.objective"} <= set(rows)
 
 
 def test_numbers_of_results_are_shown_with_their_deviation_and_the_paper(monkeypatch):

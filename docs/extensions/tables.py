@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.main import get_command
 
-from permalign.config import Options
+from permalign.options.base import Options
 
 SIGNS = {Ge: (">=", "ge"), Gt: (">", "gt"), Le: ("<=", "le"), Lt: ("<", "lt")}
 

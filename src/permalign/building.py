@@ -5,9 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from permalign.config import EncoderOptions, HeadOptions, ModelOptions, ReordererOptions
-from permalign.encoders import make_encoder
-from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
+from permalign.encoders import BiLstmEncoder, Encoder, PrefixSumEncoder, TransformerEncoder, WindowEncoder
+from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
 from permalign.errors import ConfigError
 from permalign.heads import (
     AttentionHead,
@@ -18,32 +17,36 @@ from permalign.heads import (
     TaggingHead,
 )
 from permalign.heads.base import Head
+from permalign.options.model import EncoderOptions, HeadOptions, ModelOptions, ReordererOptions
 from permalign.reorderers import (
     IdentityReorderer,
+    InversionPrior,
+    LabelGrammar,
     LabelledReorderer,
     LocalReorderer,
     SeparableReorderer,
     SinkhornReorderer,
+    SourceEncoder,
 )
 from permalign.reorderers.base import Reorderer
 from permalign.text.codec import Codec
 from permalign.text.vocabulary import Vocabulary
 
-Words = nn.Embedding | WordsInContext
-"""What turns the numbers of source words into vectors."""
+Embeddings = nn.Embedding | ContextualEmbeddings
+"""Maps the token ids of the source to vectors."""
 
 
-def build_words(
+def build_embeddings(
     options: ModelOptions, source: Codec, pretrained: Mapping[str, HuggingFaceEncoder] | None = None
-) -> dict[str, Words]:
-    """What the ``head`` reads, and the ``reorderer`` where a pretrained model reads for it.
+) -> dict[str, Embeddings]:
+    """Build the embeddings of the ``head``, and those of the ``reorderer`` if it has a pretrained model of its own.
 
     Args:
-        options: of the model.
-        source: tells which words there are.
-        pretrained: the models at hand for either; others are loaded by the name in the options.
+        options: the model's options.
+        source: the vocabulary of the source.
+        pretrained: models that are loaded already, by part; others are loaded by the name in the options.
     """
-    words: dict[str, Words] = {}
+    embeddings: dict[str, Embeddings] = {}
     for part, name in (("head", options.head.pretrained), ("reorderer", options.reorderer.pretrained)):
         if name is None:
             continue
@@ -53,82 +56,99 @@ def build_words(
                 f"Use a word vocabulary for the source, or leave {part}.pretrained out."
             )
         encoder = pretrained[part] if pretrained and part in pretrained else _load_encoder(part, name)
-        words[part] = WordsInContext(encoder, source.tokens)
-    if "head" not in words:
-        words["head"] = nn.Embedding(len(source), options.head.embedding)
-    return words
+        embeddings[part] = ContextualEmbeddings(encoder, source.tokens)
+    if "head" not in embeddings:
+        embeddings["head"] = nn.Embedding(len(source), options.head.embedding_dim)
+    return embeddings
 
 
 def _load_encoder(part: str, name: str) -> HuggingFaceEncoder:
     try:
-        # In the precision of everything else, whatever the model was saved in.
+        # The precision of all other parameters, whatever precision the model was saved in.
         return HuggingFaceEncoder.from_pretrained(name).float()
     except ValueError as error:
         raise ConfigError(f"{part}.pretrained is {name}, which cannot be used: {error}") from error
 
 
-def build_encoder(options: EncoderOptions, input_width: int) -> nn.Module | None:
-    """The encoder over states of a width; None passes them through."""
-    if options.kind == "none":
-        return None
-    return make_encoder(
-        options.kind,
-        input_width,
-        options.width,
-        options.layers,
-        options.attention_heads,
-        options.dropout,
-        options.sums,
-        options.reach,
-    )
+def build_encoder(options: EncoderOptions, input_size: int) -> Encoder | None:
+    """Build an encoder over embeddings of a size; None for the kind that passes them through."""
+    sizes = input_size, options.hidden_size
+    if options.kind == "bilstm":
+        return BiLstmEncoder(*sizes, options.num_layers, options.dropout)
+    if options.kind == "transformer":
+        return TransformerEncoder(*sizes, options.num_layers, options.num_heads, options.dropout)
+    if options.kind == "prefix_sum":
+        return PrefixSumEncoder(*sizes, options.num_sums, options.dropout)
+    if options.kind == "window":
+        return WindowEncoder(*sizes, options.window_radius, options.dropout)
+    return None
 
 
-def build_reorderer(options: ReordererOptions, words: int, read: Mapping[str, Words]) -> Reorderer:
-    """The reorderer of source words, read as `build_words` says."""
+def build_reorderer(
+    options: ReordererOptions, vocab_size: int, embeddings: Mapping[str, Embeddings]
+) -> Reorderer:
+    """Build a reorderer.
+
+    Args:
+        options: the reorderer's options.
+        vocab_size: the size of the source vocabulary.
+        embeddings: the embeddings that `build_embeddings` made.
+    """
     if options.kind == "none":
         return IdentityReorderer()
     if options.kind == "local":
-        return LocalReorderer(read["head"].embedding_dim, options.reach)
-    embeddings = read["head"] if options.shared_embeddings else read.get("reorderer")
-    embedding = options.embedding if embeddings is None else embeddings.embedding_dim
-    width = embedding if options.encoder == "none" else options.width
-    scores_splits = options.kind == "separable" or (options.kind == "labelled" and options.split_scores)
-    if scores_splits and options.encoder == "none" and width % 2:
-        raise ConfigError(
-            f"reorderer.encoder is none and the pretrained model's width {width}, but scores of splits need an even "
-            "width. Choose reorderer.encoder: bilstm or transformer."
+        return LocalReorderer(embeddings["head"].embedding_dim, options.window_radius)
+    given = embeddings["head"] if options.shared_embeddings else embeddings.get("reorderer")
+    if options.kind == "sinkhorn":
+        return SinkhornReorderer(
+            _build_source_encoder(options, vocab_size, given),
+            num_iterations=options.num_iterations,
+            temperature=options.temperature,
+            hungarian=options.hungarian,
         )
     common: dict[str, Any] = {
-        "words": words,
-        "embedding": embedding,
-        "embeddings": embeddings,
-        "encoder": options.encoder,
-        "width": width,
-        "layers": options.layers,
-        "attention_heads": options.attention_heads,
-        "sums": options.sums,
         "dropout": options.dropout,
-        "temperature": options.temperature,
-    }
-    if options.kind == "sinkhorn":
-        return SinkhornReorderer(iterations=options.iterations, hungarian=options.hungarian, **common)
-    common |= {
-        "hidden": options.hidden,
         "objective": options.objective,
-        "samples": options.samples,
         "decoding": options.decoding,
-        "inversion_rate": options.inversion_rate,
-        "inversion_weight": options.inversion_weight,
+        "temperature": options.temperature,
+        "num_samples": options.num_samples,
+        "inversion_prior": None
+        if options.inversion_rate is None
+        else InversionPrior(options.inversion_rate, options.inversion_weight),
     }
     if options.kind == "separable":
-        return SeparableReorderer(straight=options.straight, normal_form=options.normal_form, **common)
+        return SeparableReorderer(
+            _build_source_encoder(options, vocab_size, given),
+            scorer_hidden_size=options.scorer_hidden_size,
+            score_straight_rules=options.score_straight_rules,
+            normal_form=options.normal_form,
+            **common,
+        )
     return LabelledReorderer(
-        labels=options.labels,
+        LabelGrammar(options.num_labels, options.label_init_std),
+        vocab_size=vocab_size,
+        source_encoder=_build_source_encoder(options, vocab_size, given) if options.uses_encoder else None,
         features=options.features,
-        split_scores=options.split_scores,
-        scale=options.label_scale,
+        embeddings=given,
+        scorer_hidden_size=options.scorer_hidden_size if options.split_scores else None,
         **common,
     )
+
+
+def _build_source_encoder(
+    options: ReordererOptions, vocab_size: int, embeddings: Embeddings | None
+) -> SourceEncoder:
+    """Build what a reorderer reads the source with, over given embeddings or new ones."""
+    if embeddings is None:
+        embeddings = nn.Embedding(vocab_size, options.embedding_dim)
+    source_encoder = SourceEncoder(embeddings, build_encoder(options.encoder, embeddings.embedding_dim))
+    scores_splits = options.kind == "separable" or (options.kind == "labelled" and options.split_scores)
+    if scores_splits and source_encoder.hidden_size % 2:
+        raise ConfigError(
+            f"reorderer.encoder.kind is none and the pretrained model has states of size {source_encoder.hidden_size}, "
+            "but scores of splits need an even size. Choose reorderer.encoder.kind: bilstm or transformer."
+        )
+    return source_encoder
 
 
 def build_head(options: HeadOptions, vocab_size: int, input_size: int, encoder: nn.Module | None) -> Head:
@@ -148,16 +168,16 @@ def build_head(options: HeadOptions, vocab_size: int, input_size: int, encoder: 
     }
     if options.kind == "tagging":
         return TaggingHead(**common)
-    common |= {"hidden_size": options.hidden, "num_layers": options.layers}
+    common |= {"hidden_size": options.hidden_size, "num_layers": options.num_layers}
     if options.kind == "syntactic_attention":
         return SyntacticAttentionHead(**common)
-    common |= {"embedding_dim": options.embedding}
+    common |= {"embedding_dim": options.embedding_dim}
     if options.kind == "attention":
         return AttentionHead(**common)
     common |= {"context": options.context}
     if options.kind == "ssnt":
         return SsntHead(**common)
-    common |= {"max_segment_length": options.longest_segment}
+    common |= {"max_segment_length": options.max_segment_length}
     if options.kind == "swan":
         return SwanHead(**common)
-    return SegmentsHead(history=options.history, max_phrase_length=options.longest_phrase, **common)
+    return SegmentsHead(history=options.history, max_phrase_length=options.max_phrase_length, **common)

@@ -17,8 +17,8 @@ from permalign.training.experiments import load_experiment
 from permalign.training.launch import train
 from permalign.training.progress_display import Display
 
-EXPERIMENT = "arithmetic/soft-counting"
-SETTINGS = ("training.evaluate_every=100", "training.dev_examples=100")
+EXPERIMENT = "arithmetic/soft-prefix-sum"
+SETTINGS = ("training.evaluate_every=100", "training.max_dev_examples=100")
 TESTS = (("iid/test", "like those it learned from"), ("len/test", "deeper than any it has seen"))
 
 

@@ -10,16 +10,16 @@ import torch
 from huggingface_hub import ModelHubMixin
 from torch import Tensor, nn
 
-from permalign.building import build_encoder, build_head, build_reorderer, build_words
+from permalign.building import build_embeddings, build_encoder, build_head, build_reorderer
 from permalign.checks import require_at_least_one
-from permalign.config import ModelOptions
 from permalign.decoding.beam import Hypothesis, beam_search
 from permalign.decoding.constraint import AllowedWords, Constraint, constraint_of
 from permalign.decoding.orders import Rank, Search, search_over_orders
 from permalign.decoding.ranking import LogLikelihood, of_mixture, pooled, ranked_by_both_ways
 from permalign.decoding.reasons import Reasons, reasons_of
-from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
+from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
 from permalign.heads.base import encoded_size
+from permalign.options.model import ModelOptions
 from permalign.prediction import Explanation, Prediction, require_words, tokenised
 from permalign.reorderers.base import Reordering
 from permalign.saving import (
@@ -67,7 +67,7 @@ class Transducer(
     True
 
     Args:
-        options: of the model, whole or only what differs from the defaults; see `permalign.config`.
+        options: of the model, whole or only what differs from the defaults; see `permalign.options.model`.
         source: turns source words into numbers.
         target: turns output words into numbers and back.
         pretrained: Hugging Face models that are at hand already, for the ``reorderer`` and the ``head`` whose options
@@ -85,26 +85,26 @@ class Transducer(
         self.options = options if isinstance(options, ModelOptions) else ModelOptions.parse(options)
         self.options.require_fit()
         self.source, self.target = source, target
-        words = build_words(self.options, source, pretrained)
+        words = build_embeddings(self.options, source, pretrained)
         self.embeddings = words["head"]
         self.pretrained = {
-            part: one.encoder for part, one in words.items() if isinstance(one, WordsInContext)
+            part: one.encoder for part, one in words.items() if isinstance(one, ContextualEmbeddings)
         }
         self.dropout = nn.Dropout(self.options.head.embedding_dropout)
         self.reorderer = build_reorderer(self.options.reorderer, len(source), words)
         width = self.embeddings.embedding_dim
         encoder = build_encoder(self.options.head.encoder, width)
         # a head that sums over orders reads words that have their context before they are put into any
-        self.encoder = encoder if self.reorderer.marginalises else None
+        self.encoder = encoder if self.reorderer.sums_over_orders else None
         width = encoded_size(self.encoder, width)
         self.head = build_head(self.options.head, len(target), width, None if self.encoder else encoder)
-        back = self.options.back
+        back = self.options.inverse
         self.back = None
         if back is not None:  # from outputs to sentences
             self.back = Transducer(ModelOptions(reorderer=back.reorderer, head=back.head), target, source)
-        alone = self.options.model_copy(update={"together": 1})
+        alone = self.options.model_copy(update={"ensemble_size": 1})
         self.others = nn.ModuleList(
-            Transducer(alone, source, target) for _ in range(self.options.together - 1)
+            Transducer(alone, source, target) for _ in range(self.options.ensemble_size - 1)
         )
 
     @property
@@ -175,7 +175,7 @@ class Transducer(
     def _log_likelihood(self, batch: Batch, smoothing: float) -> tuple[Tensor, Reordering]:
         """``(batch,)``, by the objective in training and by the decoding at test time."""
         states, reordering = self._read(batch)
-        if self.reorderer.marginalises:
+        if self.reorderer.sums_over_orders:
             pair = (states, batch.source_lengths, batch.target, batch.target_lengths)
             assert reordering.distribution is not None
             return self.head.log_likelihood_over_orders(reordering.distribution, *pair, smoothing), reordering
@@ -199,7 +199,7 @@ class Transducer(
         def log_likelihood(rows: Tensor, pairs: Batch) -> Tensor:
             states, reordering = reading
             outputs = lengths[rows], pairs.target, pairs.target_lengths
-            if not self.reorderer.marginalises:
+            if not self.reorderer.sums_over_orders:
                 return self.head.log_likelihood(reordering.states[rows], *outputs)
             assert reordering.distribution is not None
             orders = reordering.distribution.select(rows)
@@ -314,7 +314,7 @@ class Transducer(
         found = [hypotheses or [Hypothesis((), -torch.inf)] for hypotheses in found]
         reasons: Sequence[Reasons | None] = [None] * len(found)
         if explain:
-            outputs, summed = [best for best, *_ in found], self.reorderer.marginalises
+            outputs, summed = [best for best, *_ in found], self.reorderer.sums_over_orders
             states, lengths = readings[0].states, batch.source_lengths
             reasons = reasons_of(outputs, self.head, states, reordering, lengths, summed)
         predictions = []
@@ -340,7 +340,7 @@ class Transducer(
     ) -> tuple[list[list[Hypothesis]], Reordering]:
         """The best of what this member finds, or all; and the order it chose."""
         states, reordering = reading
-        if self.reorderer.marginalises:
+        if self.reorderer.sums_over_orders:
             return search_over_orders(
                 self.head, reordering, states, batch.source_lengths, search, limits, beam, n_best, rank
             )
@@ -353,7 +353,7 @@ class Transducer(
         self, batch: Batch, readings: list[Reading], search: Search, limits: list[int], beam: int
     ) -> Rank | None:
         """How what was found is ranked, together with what other members find, and by both ways; None for as it is."""
-        pools = self.reorderer.marginalises or len(readings) > 1
+        pools = self.reorderer.sums_over_orders or len(readings) > 1
         if not pools and self.back is None:
             return None
         members = list(zip(self.members, readings, strict=True))
@@ -366,10 +366,10 @@ class Transducer(
                 ]
                 likelihood = of_mixture([one._by(reading, batch.source_lengths) for one, reading in members])
                 found = pooled([found, *more], batch, likelihood)
-            if self.back is None or self.options.back is None:
+            if self.back is None or self.options.inverse is None:
                 return found
             backs = of_mixture([one.back._anew() for one in self.members if one.back is not None])
-            return ranked_by_both_ways(found, batch, self.back.head, backs, self.options.back.weight)
+            return ranked_by_both_ways(found, batch, self.back.head, backs, self.options.inverse.weight)
 
         return rank
 

@@ -11,9 +11,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from permalign.config import ModelOptions
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import DataError, PermalignError
+from permalign.options.model import ModelOptions
 from permalign.text.codec import Codec
 from permalign.text.loading import load_codec
 

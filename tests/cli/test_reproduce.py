@@ -42,6 +42,6 @@ def test_without_time_the_table_says_that_nothing_was_run(tmp_path):
 
 
 def test_options_that_fit_no_run_are_an_error(tmp_path):
-    done = reproduce("table4", "--cell", "hard/en-ja-iid", "--set", "training.stepz=1", cwd=tmp_path)
+    done = reproduce("table4", "--cell", "hard/en-ja-iid", "--set", "training.max_stepz=1", cwd=tmp_path)
     assert done.returncode == 1
-    assert "did you mean training.steps?" in done.stderr
+    assert "did you mean training.max_steps?" in done.stderr

@@ -109,8 +109,8 @@ def test_bleu_is_that_of_the_command_it_prints(translation):
 
 
 def test_bleu_shown_in_training_is_that_of_evaluate_and_of_sacrebleu(tmp_path):
-    head = {"kind": "tagging", "embedding": 16, "hidden": 16, "encoder": {"width": 16}}
-    training = {"steps": 15, "evaluate_every": 5, "learning_rate": 0.02, "beam": 2}
+    head = {"kind": "tagging", "embedding_dim": 16, "hidden_size": 16, "encoder": {"hidden_size": 16}}
+    training = {"max_steps": 15, "evaluate_every": 5, "learning_rate": 0.02, "beam": 2}
     options = {"task": {**aligned(tmp_path), "dev_size": 12}, "model": {"head": head}, "training": training}
     train(options, tmp_path / "trained")
     shown = [json.loads(line) for line in (tmp_path / "trained" / "metrics.jsonl").read_text().splitlines()]
@@ -147,7 +147,7 @@ def test_the_task_can_be_set_anew(tmp_path):
         "--set",
         "task.depth=3",
         "--set",
-        "task.longest=9",
+        "task.max_length=9",
         "--split",
         "depth-3/test",
         "--by",
@@ -253,7 +253,7 @@ def test_kept_answers_are_used_until_the_model_or_the_search_changes(runs):
 def test_translations_are_compared_by_sacrebleu(translation, tmp_path):
     other = shutil.copytree(translation, tmp_path / "other")
     task = get_task(**aligned(tmp_path))
-    model_for(task.examples("iid/train"), kind="tagging", hidden=16).save_pretrained(other / "model")
+    model_for(task.examples("iid/train"), kind="tagging", hidden_size=16).save_pretrained(other / "model")
     done = permalign("compare", translation, other, "--split", "iid/train", "--resamples", 100, "--bootstrap")
     assert done.exit_code == 0
     assert "P of bleu, chrf: sacrebleu's paired bootstrap" in done.stdout

@@ -25,7 +25,7 @@ def permalign(tmp_path, monkeypatch):
 def config(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
-        yaml.safe_dump(options(write_data(tmp_path / "data"), steps=4, evaluate_every=2, stages=[]))
+        yaml.safe_dump(options(write_data(tmp_path / "data"), max_steps=4, evaluate_every=2, stages=[]))
     )
     return path
 
@@ -50,7 +50,7 @@ def test_all_experiments_are_listed_with_a_line(permalign):
 
 
 def test_training_prints_where_the_model_is(permalign, config, tmp_path):
-    answer = permalign("train", "mine.yaml", "--set", "training.steps=2", "--seed", "5")
+    answer = permalign("train", "mine.yaml", "--set", "training.max_steps=2", "--seed", "5")
     assert answer.exit_code == 0
     assert answer.stdout == "runs/mine-seed-5/model\n"
     assert "step 2/2  dev  exact_match" in answer.stderr
@@ -72,7 +72,7 @@ def test_an_average_of_kept_models(permalign, config):
     assert permalign("average", "run", "--out", "mean").exit_code == 1
     assert permalign("average", "run", "--out", "mean", "--overwrite").exit_code == 0
     assert permalign("average", "run", "--out", "all", "--of", "probabilities").exit_code == 0
-    assert json.loads(Path("all/config.json").read_text())["options"]["together"] > 1
+    assert json.loads(Path("all/config.json").read_text())["options"]["ensemble_size"] > 1
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,11 @@ def test_an_average_of_kept_models(permalign, config):
         (["train"], 2, "give the NAME of an experiment"),
         (["train", "arithmetic/sotf"], 1, "did you mean 'arithmetic/soft'?"),
         (["train", "nowhere.yaml"], 1, "there is no such file"),
-        (["train", "arithmetic/soft", "--set", "training.stepz=1"], 2, "did you mean training.steps?"),
+        (
+            ["train", "arithmetic/soft", "--set", "training.max_stepz=1"],
+            2,
+            "did you mean training.max_steps?",
+        ),
         (["train", "--resume", "nowhere"], 1, "is no run"),
         (["train", "arithmetic/soft", "--resume", "nowhere"], 2, "give --resume RUN alone"),
         (["train", "arithmetic/soft", "--set", "task.notation=infix"], 2, "expected 'postfix' or 'prefix'"),
@@ -154,7 +158,7 @@ def test_a_search_that_is_stopped_says_how_it_goes_on(permalign, config, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--set", "training.stepz=3"), "did you mean training.steps?"),
+        (("--set", "training.max_stepz=3"), "did you mean training.max_steps?"),
         (("--set", "training=3"), "training is 3: expected options with their values"),
         (("--set", "training"), "is no setting"),
     ],

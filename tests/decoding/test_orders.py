@@ -18,7 +18,7 @@ def all_outputs(longest):
 
 @pytest.mark.parametrize("reorderer", ["exact", "labelled exact"])
 def test_a_wide_beam_finds_the_most_probable_output(reorderer):
-    model = make(reorderer, "segments", seed=4, longest_segment=1)
+    model = make(reorderer, "segments", seed=4, max_segment_length=1)
     with torch.no_grad():  # sure enough of its words that outputs differ
         model.head.word_scores.of_cells.weight.mul_(6.0)
     for source in SOURCES:

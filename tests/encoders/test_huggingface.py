@@ -6,9 +6,10 @@ import pytest
 import torch
 from tests.reorderers.contract import alone
 
-from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
+from permalign.encoders import BiLstmEncoder
+from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
 from permalign.errors import PermalignError
-from permalign.reorderers import SeparableReorderer, SinkhornReorderer
+from permalign.reorderers import SeparableReorderer, SinkhornReorderer, SourceEncoder
 from permalign.text.codec import BEGIN_ID, END_ID
 from permalign.text.vocabulary import Vocabulary
 
@@ -168,11 +169,15 @@ class TestBadInput:
             HuggingFaceEncoder(make_model(), make_tokenizer(pad_token=None))
 
 
-class TestWordsInContext:
+def make_separable(source_encoder, decoding):
+    return SeparableReorderer(source_encoder, scorer_hidden_size=32, objective="hard", decoding=decoding)
+
+
+class TestContextualEmbeddings:
     vocabulary = Vocabulary([*RIVERS, "river"])
 
     def make(self):
-        return WordsInContext(make_encoder(), self.vocabulary.tokens)
+        return ContextualEmbeddings(make_encoder(), self.vocabulary.tokens)
 
     def test_numbers_are_read_as_their_words(self):
         words = self.make()
@@ -197,11 +202,9 @@ class TestWordsInContext:
     @pytest.mark.parametrize(
         "make",
         [
-            lambda words: SeparableReorderer(
-                10, 8, embeddings=words, encoder="none", width=8, decoding="viterbi"
-            ),
-            lambda words: SeparableReorderer(10, 8, embeddings=words, encoder="bilstm", width=6),
-            lambda words: SinkhornReorderer(10, 8, embeddings=words, encoder="none", width=8, hungarian=True),
+            lambda words: make_separable(SourceEncoder(words, None), decoding="viterbi"),
+            lambda words: make_separable(SourceEncoder(words, BiLstmEncoder(8, 6)), decoding="greedy"),
+            lambda words: SinkhornReorderer(SourceEncoder(words, None), num_iterations=32, hungarian=True),
         ],
         ids=["separable", "separable with a BiLSTM", "sinkhorn"],
     )
@@ -225,4 +228,4 @@ class TestWordsInContext:
 
     def test_tokens_without_specials(self):
         with pytest.raises(ValueError, match="must begin with"):
-            WordsInContext(make_encoder(), RIVERS)
+            ContextualEmbeddings(make_encoder(), RIVERS)

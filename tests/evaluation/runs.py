@@ -3,8 +3,8 @@
 from tests.models import small
 
 from permalign.model import Transducer
+from permalign.options.run import RunOptions
 from permalign.text.vocabulary import Vocabulary
-from permalign.training.options import RunOptions
 from permalign.training.run_directory import RunDirectory
 
 
@@ -16,7 +16,7 @@ def write_own(path, examples):
 def make_run(folder, model, task, **options):
     """A run of that model on that task, given as its name and options."""
     directory = RunDirectory(folder)
-    directory.create(RunOptions.parse({"task": task, "training": {"steps": 1}, **options}))
+    directory.create(RunOptions.parse({"task": task, "training": {"max_steps": 1}, **options}))
     model.save_pretrained(directory.model)
     return directory
 
@@ -33,7 +33,7 @@ def model_for(examples, **head):
         Vocabulary(sorted({token for example in examples for token in getattr(example, side)}))
         for side in ("source", "target")
     )
-    small_head = {"embedding": 8, "hidden": 8, "encoder": {"width": 8}, **head}
+    small_head = {"embedding_dim": 8, "hidden_size": 8, "encoder": {"hidden_size": 8}, **head}
     return Transducer({"head": small_head}, source, target)
 
 

@@ -20,7 +20,7 @@ class Neighbours(nn.Module):
 
     def __init__(self, input_width, width):
         super().__init__()
-        self.width = width
+        self.hidden_size = width
         self.linear = nn.Linear(3 * input_width, width)
 
     def forward(self, states, lengths):

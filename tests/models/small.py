@@ -13,21 +13,21 @@ LETTERS = "abcdef"
 HEADS = ["tagging", "attention", "syntactic_attention", "ssnt", "swan", "segments"]
 REORDERERS = {
     "none": {"kind": "none"},
-    "local": {"kind": "local", "reach": 1},
+    "local": {"kind": "local", "window_radius": 1},
     "sinkhorn": {"kind": "sinkhorn"},
     "soft": {"kind": "separable", "objective": "soft"},
     "hard": {"kind": "separable", "objective": "hard"},
-    "samples": {"kind": "separable", "objective": "samples", "samples": 2},
+    "samples": {"kind": "separable", "objective": "samples", "num_samples": 2},
     "exact": {"kind": "separable", "objective": "exact"},
     # words that know no context need not settle on one order to be right in the mean
-    "labelled soft": {"kind": "labelled", "objective": "soft", "labels": 3, "decoding": "marginal"},
-    "labelled hard": {"kind": "labelled", "objective": "hard", "labels": 3},
-    "labelled samples": {"kind": "labelled", "objective": "samples", "samples": 2, "labels": 3},
-    "labelled exact": {"kind": "labelled", "objective": "exact", "labels": 3},
+    "labelled soft": {"kind": "labelled", "objective": "soft", "num_labels": 3, "decoding": "marginal"},
+    "labelled hard": {"kind": "labelled", "objective": "hard", "num_labels": 3},
+    "labelled samples": {"kind": "labelled", "objective": "samples", "num_samples": 2, "num_labels": 3},
+    "labelled exact": {"kind": "labelled", "objective": "exact", "num_labels": 3},
     "labelled encoding": {
         "kind": "labelled",
         "objective": "exact",
-        "labels": 3,
+        "num_labels": 3,
         "features": "encoding",
         "split_scores": True,
     },
@@ -65,17 +65,23 @@ SOURCE, TARGET = Vocabulary(LETTERS), Vocabulary(LETTERS.upper())
 def make(reorderer, head, seed=0, **options):
     """A small model without dropout."""
     torch.manual_seed(seed)
-    encoder = {"width": 16, "dropout": 0.0}
-    reorderer = {"embedding": 16, "width": 16, "hidden": 32, "dropout": 0.0, **REORDERERS[reorderer]}
+    encoder = {"hidden_size": 16, "dropout": 0.0}
+    reorderer = {
+        "embedding_dim": 16,
+        "encoder": encoder,
+        "scorer_hidden_size": 32,
+        "dropout": 0.0,
+        **REORDERERS[reorderer],
+    }
     plain = reorderer.get("objective") == "exact" and head == "tagging"
     head = {
-        **({"kind": "segments", "longest_phrase": 3} if head == "phrases" else {"kind": head}),
-        "embedding": 16,
+        **({"kind": "segments", "max_phrase_length": 3} if head == "phrases" else {"kind": head}),
+        "embedding_dim": 16,
         "embedding_dropout": 0.0,
         "encoder": {"kind": "none"} if plain else encoder,
-        "hidden": 32,
+        "hidden_size": 32,
         "dropout": 0.0,
-        "longest_segment": 2,
+        "max_segment_length": 2,
         **options,
     }
     return Transducer({"reorderer": reorderer, "head": head}, SOURCE, TARGET)

@@ -8,9 +8,9 @@ import torch
 from tests.encoders.test_huggingface import PIECES, make_model, make_tokenizer
 
 from permalign import Transducer
-from permalign.config import ModelOptions
-from permalign.encoders.huggingface import HuggingFaceEncoder, WordsInContext
+from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
 from permalign.errors import ConfigError, PermalignError
+from permalign.options.model import ModelOptions
 from permalign.tasks.base import Example
 from permalign.text.batching import Batches
 from permalign.text.subwords import Subwords
@@ -27,14 +27,14 @@ EXAMPLES = [
 ]
 SOURCE = Vocabulary.build(example.source for example in EXAMPLES)
 TARGET = Vocabulary.build(example.target for example in EXAMPLES)
-HEAD = {"kind": "ssnt", "embedding": 6, "hidden": 16, "encoder": {"width": 8}}
-REORDERER = {"kind": "separable", "hidden": 16, "width": 12}
+HEAD = {"kind": "ssnt", "embedding_dim": 6, "hidden_size": 16, "encoder": {"hidden_size": 8}}
+REORDERER = {"kind": "separable", "scorer_hidden_size": 16, "encoder": {"hidden_size": 12}}
 CASES = {
-    "reorderer": {"encoder": "none"},
+    "reorderer": {"encoder": {"kind": "none"}},
     "reorderer with a BiLSTM": {},
-    "head": {"embedding": 10},
-    "both": {"encoder": "none"},
-    "shared": {"encoder": "none", "shared_embeddings": True},
+    "head": {"embedding_dim": 10},
+    "both": {"encoder": {"kind": "none"}},
+    "shared": {"encoder": {"kind": "none"}, "shared_embeddings": True},
 }
 SAVED = {
     "reorderer": {"pretrained-reorderer"},
@@ -109,19 +109,19 @@ def test_it_trains_and_comes_back_without_the_original(case, original, tmp_path)
 def test_it_begins_with_the_pretrained_weights(original):
     model = make(original, "both")
     expected = HuggingFaceEncoder.from_pretrained(original).state_dict()
-    for words in (model.embeddings, model.reorderer.reader.embeddings):
+    for words in (model.embeddings, model.reorderer.source_encoder.embeddings):
         torch.testing.assert_close(words.encoder.state_dict(), expected)
-    assert model.embeddings.encoder is not model.reorderer.reader.embeddings.encoder
+    assert model.embeddings.encoder is not model.reorderer.source_encoder.embeddings.encoder
 
 
 def test_shared_words_are_one_model(original):
     model = make(original, "shared")
-    assert isinstance(model.embeddings, WordsInContext)
-    assert model.reorderer.reader.embeddings is model.embeddings
+    assert isinstance(model.embeddings, ContextualEmbeddings)
+    assert model.reorderer.source_encoder.embeddings is model.embeddings
 
 
 def test_sinkhorn_and_local_read_it_too(original):
-    for options in ({"kind": "sinkhorn"}, {"kind": "sinkhorn", "encoder": "bilstm"}):
+    for options in ({"kind": "sinkhorn"}, {"kind": "sinkhorn", "encoder": {"kind": "bilstm"}}):
         assert len(make(original, **options).predict(SENTENCES)) == len(SENTENCES)
     model = Transducer(
         {"reorderer": {"kind": "local"}, "head": HEAD | {"pretrained": str(original)}}, SOURCE, TARGET
@@ -207,16 +207,16 @@ class TestErrors:
             vocab_size=len(PIECES), hidden_size=9, num_hidden_layers=1, num_attention_heads=3
         )
         folder = save(tmp_path, transformers.BertModel(config))
-        with pytest.raises(ConfigError, match="need an even width"):
+        with pytest.raises(ConfigError, match="need an even size"):
             make(folder)
         make(folder, encoder="bilstm")
 
     @pytest.mark.parametrize(
         ("reorderer", "message"),
         [
-            ({"kind": "separable", "encoder": "none"}, r"Set reorderer\.pretrained"),
+            ({"kind": "separable", "encoder": {"kind": "none"}}, r"Set reorderer\.pretrained"),
             (
-                {"kind": "sinkhorn", "encoder": "none", "shared_embeddings": True},
+                {"kind": "sinkhorn", "encoder": {"kind": "none"}, "shared_embeddings": True},
                 r"Set reorderer\.pretrained",
             ),
             ({"kind": "separable", "pretrained": "a", "shared_embeddings": True}, "Set one of them"),

@@ -6,23 +6,28 @@ import pytest
 import torch
 from tests.models.small import LETTERS, SOURCE, TARGET, batches, examples, train
 
-from permalign.config import ModelOptions
 from permalign.errors import ConfigError
 from permalign.model import Transducer
+from permalign.options.model import ModelOptions
 from permalign.tasks.base import Example
 from permalign.text.batching import Batches
 
 SMALL = {
-    "embedding": 8,
+    "embedding_dim": 8,
     "embedding_dropout": 0.0,
-    "encoder": {"width": 8, "dropout": 0.0},
-    "hidden": 8,
+    "encoder": {"hidden_size": 8, "dropout": 0.0},
+    "hidden_size": 8,
     "dropout": 0.0,
 }
-REORDERER = {"embedding": 8, "width": 8, "hidden": 8, "dropout": 0.0}
+REORDERER = {
+    "embedding_dim": 8,
+    "encoder": {"hidden_size": 8, "dropout": 0.0},
+    "scorer_hidden_size": 8,
+    "dropout": 0.0,
+}
 EXACT = {
     "reorderer": {**REORDERER, "kind": "separable", "objective": "exact"},
-    "head": {**SMALL, "kind": "segments", "longest_segment": 2},
+    "head": {**SMALL, "kind": "segments", "max_segment_length": 2},
 }
 KINDS = {
     "exact": EXACT,
@@ -39,7 +44,7 @@ KINDS = {
 
 def make(kind="exact", weight=1.0, back=EXACT, seed=0):
     torch.manual_seed(seed)
-    return Transducer({**KINDS[kind], "back": {**back, "weight": weight}}, SOURCE, TARGET)
+    return Transducer({**KINDS[kind], "inverse": {**back, "weight": weight}}, SOURCE, TARGET)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -142,12 +147,12 @@ def test_saved_models_rank_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("back", "said"),
     [
-        ({"head": {"kind": "ssnt"}, "reorderer": EXACT["reorderer"]}, r"in model\.back: .*samples"),
-        ({"head": {"pretrained": "some/model"}}, r"model\.back has a pretrained part"),
-        ({"weight": -1.0}, r"back\.weight"),
-        ({"wait": 1.0}, r"back\.wait is no option.*back\.weight"),
+        ({"head": {"kind": "ssnt"}, "reorderer": EXACT["reorderer"]}, r"in model\.inverse: .*samples"),
+        ({"head": {"pretrained": "some/model"}}, r"model\.inverse has a pretrained part"),
+        ({"weight": -1.0}, r"inverse\.weight"),
+        ({"wait": 1.0}, r"unknown option inverse\.wait.*inverse\.weight"),
     ],
 )
 def test_wrong_ways_back_are_refused(back, said):
     with pytest.raises(ConfigError, match=said):
-        ModelOptions.parse({**EXACT, "back": back})
+        ModelOptions.parse({**EXACT, "inverse": back})

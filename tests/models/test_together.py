@@ -8,22 +8,22 @@ import torch
 from tests.models.small import SOURCE, TARGET, batches, examples, train
 from tests.models.test_reading_back import EXACT, KINDS
 
-from permalign.config import ModelOptions
 from permalign.errors import ConfigError
 from permalign.model import Transducer
+from permalign.options.model import ModelOptions
 
 SENTENCES = [example.source for example in examples(8)]
 
 
 def make(kind="exact", together=3, back=None, seed=0):
     torch.manual_seed(seed)
-    options = {**KINDS[kind], "together": together} | ({"back": back} if back else {})
+    options = {**KINDS[kind], "ensemble_size": together} | ({"inverse": back} if back else {})
     return Transducer(options, SOURCE, TARGET).eval()
 
 
 def alone(model, place):
     """A member as a model of its own."""
-    options = model.options.model_copy(update={"together": 1})
+    options = model.options.model_copy(update={"ensemble_size": 1})
     one = Transducer(options, SOURCE, TARGET)
     one.load_state_dict(
         {
@@ -130,10 +130,10 @@ def test_they_learn_and_are_saved_together(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"together": 0}, "together is 0"),
+        ({"ensemble_size": 0}, "ensemble_size is 0"),
         (
-            {"together": 2, "head": {**EXACT["head"], "pretrained": "some/model"}},
-            "but a part is pretrained, and would be learned as often",
+            {"ensemble_size": 2, "head": {**EXACT["head"], "pretrained": "some/model"}},
+            "pretrained models cannot be part of an ensemble",
         ),
     ],
 )

@@ -75,8 +75,10 @@ class TestAnswers:
 
     @pytest.mark.parametrize("decoding", ["greedy", "viterbi", "permutation", "marginal"])
     def test_ways_to_decode(self, decoding):
-        reorderer = {**REORDERERS["soft"], "decoding": decoding, "hidden": 8, "embedding": 8}
-        model = Transducer({"reorderer": reorderer, "head": {"kind": "ssnt", "hidden": 8}}, *vocabularies())
+        reorderer = {**REORDERERS["soft"], "decoding": decoding, "scorer_hidden_size": 8, "embedding_dim": 8}
+        model = Transducer(
+            {"reorderer": reorderer, "head": {"kind": "ssnt", "hidden_size": 8}}, *vocabularies()
+        )
         (prediction,) = model.predict(["a b c d"], explain=True)
         assert (prediction.explanation.order is None) == (decoding == "marginal")
         assert (prediction.explanation.derivation is None) == (decoding in ("permutation", "marginal"))
@@ -114,7 +116,10 @@ def test_with_a_grammar_every_output_is_a_program(head, beam):
     some = task.examples("len/train")[::50]
     source = Vocabulary.build(example.source for example in some)
     target = Vocabulary.build(example.target for example in some)
-    options = {"reorderer": REORDERERS["soft"], "head": {"kind": head, "longest_segment": 2, "hidden": 16}}
+    options = {
+        "reorderer": REORDERERS["soft"],
+        "head": {"kind": head, "max_segment_length": 2, "hidden_size": 16},
+    }
     torch.manual_seed(0)
     model = Transducer(options, source, target)
     for prediction in model.predict([example.source for example in some], beam, constraint=task.grammar):
@@ -125,7 +130,10 @@ def test_with_a_grammar_every_output_is_a_program(head, beam):
 def test_a_wide_beam_equals_exhaustive_search(head):
     source, target = Vocabulary(["a", "b"]), Vocabulary(["x", "y"])
     torch.manual_seed(1)
-    options = {"reorderer": {**REORDERERS["soft"], "hidden": 8}, "head": {"kind": head, "hidden": 8}}
+    options = {
+        "reorderer": {**REORDERERS["soft"], "scorer_hidden_size": 8},
+        "head": {"kind": head, "hidden_size": 8},
+    }
     model = Transducer(options, source, target).double()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -141,13 +149,10 @@ def test_a_wide_beam_equals_exhaustive_search(head):
 
 
 def test_encoders_can_be_transformers():
-    encoder = {"kind": "transformer", "width": 16, "attention_heads": 2}
+    encoder = {"kind": "transformer", "hidden_size": 16, "num_heads": 2}
     reorderer = {
         **REORDERERS["hard"],
-        "encoder": "transformer",
-        "width": 16,
-        "attention_heads": 2,
-        "layers": 2,
+        "encoder": {**encoder, "num_layers": 2},
     }
     model = Transducer(
         {"reorderer": reorderer, "head": {"kind": "ssnt", "encoder": encoder}}, *vocabularies()
@@ -219,12 +224,12 @@ class TestWhatCannotBe:
         assert reasons.segments is None
         assert reasons.alignment is None
 
-    @pytest.mark.parametrize("longest_segment", [1, 2])
-    def test_swan_plans_for_the_words_it_can_write(self, longest_segment):
+    @pytest.mark.parametrize("max_segment_length", [1, 2])
+    def test_swan_plans_for_the_words_it_can_write(self, max_segment_length):
         task = ScanSP()
         some = task.examples("len/train")[::40]
         source, target = (Vocabulary.build(getattr(e, side) for e in some) for side in ("source", "target"))
-        head = {"kind": "swan", "longest_segment": longest_segment, "hidden": 8}
+        head = {"kind": "swan", "max_segment_length": max_segment_length, "hidden_size": 8}
         torch.manual_seed(0)
         model = Transducer({"reorderer": REORDERERS["none"], "head": head}, source, target)
         for prediction in model.predict([e.source for e in some], beam=2, constraint=task.grammar):
@@ -260,11 +265,11 @@ class TestWhatCannotBe:
     @pytest.mark.parametrize(
         "options",
         [
-            {"reorderer": {"kind": "separable", "width": 15}},
-            {"head": {"encoder": {"width": 15}}},
-            {"head": {"encoder": {"kind": "transformer", "width": 30}}},
+            {"reorderer": {"kind": "separable", "encoder": {"hidden_size": 15}}},
+            {"head": {"encoder": {"hidden_size": 15}}},
+            {"head": {"encoder": {"kind": "transformer", "hidden_size": 30}}},
         ],
     )
     def test_widths_that_cannot_be_shared_equally(self, options):
-        with pytest.raises(PermalignError, match=r"width is \d+, but must be"):
+        with pytest.raises(PermalignError, match=r"hidden_size is \d+, but must be"):
             Transducer(options, *vocabularies())

@@ -1,17 +1,28 @@
-"""A batch that every reorderer's tests share."""
+"""A batch and an encoder that the tests of all reorderers share."""
 
 import torch
 from tests.structures.contract import seeded
 
-WORDS, EMBEDDING, WIDTH, STATE = 12, 6, 8, 5
-SIZES = {"words": WORDS, "embedding": EMBEDDING, "width": WIDTH}
+from permalign.building import build_encoder
+from permalign.options.model import EncoderOptions
+from permalign.reorderers import SourceEncoder
+
+VOCAB_SIZE, EMBEDDING_DIM, HIDDEN_SIZE, STATE_SIZE = 12, 6, 8, 5
+
+
+def source_encoder(embeddings=None, embedding_dim=EMBEDDING_DIM, **options):
+    """A small encoder of source sentences, over given embeddings or new ones."""
+    if embeddings is None:
+        embeddings = torch.nn.Embedding(VOCAB_SIZE, embedding_dim)
+    options = EncoderOptions(**{"hidden_size": HIDDEN_SIZE, "dropout": 0.0, **options})
+    return SourceEncoder(embeddings, build_encoder(options, embeddings.embedding_dim))
 
 
 def batch(*lengths):
-    """Word numbers, lengths, and a head's states; what stands at padding should not matter."""
-    room = max(lengths)
-    source = torch.randint(4, WORDS, (len(lengths), room), generator=seeded(room))
-    states = torch.randn(len(lengths), room, STATE, dtype=torch.float64, generator=seeded(room + 1))
+    """Token ids, lengths, and a head's states; what stands at padding should not matter."""
+    size = max(lengths)
+    source = torch.randint(4, VOCAB_SIZE, (len(lengths), size), generator=seeded(size))
+    states = torch.randn(len(lengths), size, STATE_SIZE, dtype=torch.float64, generator=seeded(size + 1))
     return source, torch.tensor(lengths), states
 
 

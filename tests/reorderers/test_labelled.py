@@ -2,15 +2,19 @@
 
 import pytest
 import torch
-from tests.reorderers.contract import EMBEDDING, SIZES, WORDS, batch
+from tests.reorderers.contract import EMBEDDING_DIM, VOCAB_SIZE, batch, source_encoder
 
-from permalign.reorderers import LabelledReorderer
+from permalign.reorderers import InversionPrior, LabelGrammar, LabelledReorderer
 from permalign.structures.brute_force import EnumeratedLabelledPermutation
 
 
-def make(seed=0, **options):
+def make(seed=0, num_labels=2, init_std=1.0, embeddings=None, encoder=None, **options):
     torch.manual_seed(seed)
-    return LabelledReorderer(**(SIZES | {"labels": 2, "scale": 1.0} | options)).double()
+    grammar = LabelGrammar(num_labels, init_std)
+    given = {"vocab_size": VOCAB_SIZE, "embeddings": embeddings, "objective": "exact", "decoding": "viterbi"}
+    if encoder is not None:
+        given["source_encoder"] = source_encoder(embeddings, **encoder)
+    return LabelledReorderer(grammar, **(given | options)).double()
 
 
 def twin_of(reorderer, source, lengths):
@@ -19,7 +23,7 @@ def twin_of(reorderer, source, lengths):
     return EnumeratedLabelledPermutation(*(part.detach() for part in scores))
 
 
-FEATURES = [{}, {"features": "encoding"}, {"split_scores": True, "hidden": 7}]
+FEATURES = [{}, {"features": "encoding", "encoder": {}}, {"scorer_hidden_size": 7, "encoder": {}}]
 
 
 @pytest.mark.parametrize("features", FEATURES, ids=["token", "encoding", "splits"])
@@ -36,7 +40,7 @@ class TestReordering:
         reorderer = make(objective="exact", **features)
         source, lengths, states = batch(4, 2)
         found = reorderer.train()(source, lengths, states)
-        assert reorderer.marginalises
+        assert reorderer.sums_over_orders
         assert found.states is states
         emissions = torch.randn(2, 4, 4, dtype=torch.float64)
         expected = twin_of(reorderer, source, lengths).log_likelihood(emissions)
@@ -44,7 +48,7 @@ class TestReordering:
 
     @pytest.mark.parametrize(("objective", "copies"), [("hard", 1), ("samples", 5)])
     def test_samples_are_permutations(self, features, objective, copies):
-        reorderer = make(objective=objective, samples=5, **features)
+        reorderer = make(objective=objective, num_samples=5, **features)
         source, lengths, states = batch(4, 2)
         found = reorderer.train()(source, lengths, states)
         assert found.copies == copies
@@ -53,7 +57,7 @@ class TestReordering:
         assert ((matrix == 0) | (matrix == 1)).all()
         assert (matrix.sum(1) == 1).all()
         found.states.square().mul(torch.arange(4.0)[:, None]).sum().backward()
-        assert reorderer.rules.grad.abs().sum() > 0
+        assert reorderer.grammar.rules.grad.abs().sum() > 0
 
     def test_decodings(self, features):
         given = batch(4, 3, 1)
@@ -76,18 +80,18 @@ def test_labels_of_tokens_know_no_context():
     reorderer = make()
     tokens = reorderer.distribution(torch.tensor([[4, 5, 4]]), torch.tensor([3])).token_scores
     assert torch.equal(tokens[0, 0], tokens[0, 2])
-    assert reorderer.reader is None
+    assert reorderer.source_encoder is None
 
 
 def test_shared_embeddings():
-    shared = torch.nn.Embedding(WORDS, EMBEDDING).double()
+    shared = torch.nn.Embedding(VOCAB_SIZE, EMBEDDING_DIM).double()
     reorderer = make(embeddings=shared, objective="soft")
     reorderer.train()(*batch(3, 4)).states.square().sum().backward()
     assert shared.weight.grad.abs().sum() > 0
 
 
 def test_inversion_prior():
-    reorderer = make(inversion_rate=0.3, inversion_weight=2.0)
+    reorderer = make(inversion_prior=InversionPrior(0.3, 2.0))
     source, lengths, states = batch(4, 3, 1)
     found = reorderer.train()(source, lengths, states).penalties["inversion_prior"]
     straight, inverted = twin_of(reorderer, source, lengths).rule_marginals().sum((0, 1))
@@ -99,11 +103,13 @@ def test_inversion_prior():
     ("options", "message"),
     [
         ({"features": "words"}, "one of token, encoding"),
-        ({"labels": 0}, "labels is 0"),
-        ({"scale": 0.0}, "labels that begin alike stay alike"),
+        ({"num_labels": 0}, "num_labels is 0"),
+        ({"init_std": 0.0}, "labels that start equal stay equal"),
         ({"objective": "exactly"}, "one of soft, hard, samples, exact"),
         ({"decoding": "beam"}, "one of greedy, viterbi, permutation, marginal"),
-        ({"split_scores": True, "width": 7}, "even"),
+        ({"scorer_hidden_size": 28, "encoder": {"hidden_size": 7}}, "even"),
+        ({"features": "encoding"}, "Pass a SourceEncoder"),
+        ({"scorer_hidden_size": 7}, "Pass a SourceEncoder"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -117,9 +123,9 @@ class TestGrammar:
         """Words 4 and 5 have label 0, word 6 label 1: label 0 goes behind label 1, and two of label 0 stay."""
         reorderer = make()
         with torch.no_grad():
-            reorderer.rules.fill_(-12.0)
-            reorderer.rules[0, 0, 0, 0] = reorderer.rules[1, 0, 0, 1] = 0.0
-            reorderer.root.copy_(torch.tensor([0.0, -12.0]))
+            reorderer.grammar.rules.fill_(-12.0)
+            reorderer.grammar.rules[0, 0, 0, 0] = reorderer.grammar.rules[1, 0, 0, 1] = 0.0
+            reorderer.grammar.root.copy_(torch.tensor([0.0, -12.0]))
             reorderer.token_labels.weight.fill_(-12.0)
             reorderer.token_labels.weight[4:6, 0] = reorderer.token_labels.weight[6, 1] = 0.0
         return reorderer
@@ -127,7 +133,7 @@ class TestGrammar:
     def read(self, reorderer):
         first = (torch.tensor([[4, 6], [5, 6]]), torch.tensor([2, 2]), [["a", "x"], ["b", "x"]])
         second = (torch.tensor([[4, 5]]), torch.tensor([2]), [["a", "b"]])
-        return reorderer.grammar([first, second])
+        return reorderer.learned_grammar([first, second])
 
     def test_rules_come_by_use_and_labels_with_their_yields(self):
         grammar = self.read(self.taught().train())
@@ -153,18 +159,18 @@ class TestGrammar:
 
     def test_bad_input(self):
         with pytest.raises(ValueError, match="batches is empty"):
-            make().grammar([])
+            make().learned_grammar([])
         with pytest.raises(ValueError, match=r"sentences have \[1\] words.*of \[2\]"):
-            make().grammar([(torch.tensor([[4, 5]]), torch.tensor([2]), [["a"]])])
+            make().learned_grammar([(torch.tensor([[4, 5]]), torch.tensor([2]), [["a"]])])
 
 
 def test_it_learns_to_reverse():
     """By the exact objective, on targets that are the source reversed; longer sentences come out reversed."""
-    reorderer = make(objective="exact", scale=0.5).train()
+    reorderer = make(objective="exact", init_std=0.5).train()
     optimizer = torch.optim.Adam(reorderer.parameters(), lr=0.05)
     for step in range(60):
         torch.manual_seed(step)
-        source = torch.randint(4, WORDS, (8, 4))
+        source = torch.randint(4, VOCAB_SIZE, (8, 4))
         emissions = (source[:, :, None] == source.flip(1)[:, None]).double().clamp(min=0.05).log()
         distribution = reorderer(source, torch.full((8,), 4), torch.zeros(8, 4, 1).double()).distribution
         optimizer.zero_grad()

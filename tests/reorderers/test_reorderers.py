@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 import torch
-from tests.reorderers.contract import SIZES, STATE, alone, batch
+from tests.reorderers.contract import HIDDEN_SIZE, STATE_SIZE, alone, batch, source_encoder
 
 from permalign.reorderers import (
     IdentityReorderer,
@@ -13,23 +13,35 @@ from permalign.reorderers import (
     SinkhornReorderer,
 )
 
+
+def make_separable(encoder=None, **options):
+    defaults = {"scorer_hidden_size": 4 * HIDDEN_SIZE, "objective": "hard", "decoding": "greedy"}
+    return SeparableReorderer(encoder or source_encoder(), **(defaults | options))
+
+
+def make_sinkhorn(encoder=None, **options):
+    return SinkhornReorderer(encoder or source_encoder(), **({"num_iterations": 32} | options))
+
+
 MAKERS = {
     "none": IdentityReorderer,
-    "local": lambda: LocalReorderer(STATE),
-    "sinkhorn": lambda: SinkhornReorderer(**SIZES, dropout=0.2),
-    "sinkhorn, Hungarian": lambda: SinkhornReorderer(**SIZES, hungarian=True),
-    "sinkhorn on a Transformer": lambda: SinkhornReorderer(**SIZES, encoder="transformer"),
-    "separable on a Transformer": lambda: SeparableReorderer(**SIZES, encoder="transformer", layers=2),
-    "separable on sums": lambda: SeparableReorderer(**SIZES, encoder="sums", sums=1, straight="free"),
+    "local": lambda: LocalReorderer(STATE_SIZE, window_radius=3),
+    "sinkhorn": lambda: make_sinkhorn(source_encoder(dropout=0.2)),
+    "sinkhorn, Hungarian": lambda: make_sinkhorn(hungarian=True),
+    "sinkhorn on a Transformer": lambda: make_sinkhorn(source_encoder(kind="transformer")),
+    "separable on a Transformer": lambda: make_separable(source_encoder(kind="transformer", num_layers=2)),
+    "separable on prefix sums": lambda: make_separable(
+        source_encoder(kind="prefix_sum", num_sums=1), score_straight_rules=False
+    ),
     **{
-        f"separable, {objective}": lambda objective=objective: SeparableReorderer(
-            **SIZES, objective=objective, dropout=0.2
+        f"separable, {objective}": lambda objective=objective: make_separable(
+            source_encoder(dropout=0.2), objective=objective, dropout=0.2
         )
         for objective in ("soft", "hard", "exact", "samples")
     },
     **{
-        f"separable by {decoding}, {form}": lambda decoding=decoding, form=form: SeparableReorderer(
-            **SIZES, decoding=decoding, normal_form=form == "normal form"
+        f"separable by {decoding}, {form}": lambda decoding=decoding, form=form: make_separable(
+            decoding=decoding, normal_form=form == "normal form"
         )
         for decoding in ("greedy", "viterbi", "permutation", "marginal")
         for form in ("any tree", "normal form")
@@ -45,7 +57,7 @@ def reorderer(request):
 
 def test_padding_and_the_rest_of_the_batch_change_nothing(reorderer):
     given = batch(4, 6, 1, 3)
-    given[0][0, 4:] = 7  # not the number of padding
+    given[0][0, 4:] = 7  # not the id of padding
     found = reorderer(*given)
     for row, length in enumerate(given[1].tolist()):
         own = reorderer(*alone(given, row))
@@ -80,7 +92,7 @@ def test_gradients_reach_every_parameter(reorderer):
     states.requires_grad_()
     found = reorderer.train()(source, lengths, states)
     total = (found.states * torch.randn_like(found.states)).sum()
-    if reorderer.marginalises:
+    if reorderer.sums_over_orders:
         emissions = torch.randn(3, 6, 6, dtype=torch.float64)
         total = total + found.distribution.log_likelihood(emissions).sum()
     total.backward()
@@ -130,34 +142,34 @@ class TestIdentity:
 
 
 class TestLocal:
-    @pytest.mark.parametrize("reach", [1, 3])
-    def test_against_its_formula(self, reach):
+    @pytest.mark.parametrize("radius", [1, 3])
+    def test_against_its_formula(self, radius):
         torch.manual_seed(0)
-        reorderer = LocalReorderer(STATE, reach).double()
+        reorderer = LocalReorderer(STATE_SIZE, radius).double()
         source, lengths, states = batch(2, 6)
         found = reorderer(source, lengths, states).states
         for row, length in enumerate(lengths.tolist()):
             for place in range(length):
                 window = [
-                    states[row, near] if 0 <= near < length else torch.zeros(STATE, dtype=torch.float64)
-                    for near in range(place - reach, place + reach + 1)
+                    states[row, near] if 0 <= near < length else torch.zeros(STATE_SIZE, dtype=torch.float64)
+                    for near in range(place - radius, place + radius + 1)
                 ]
                 gates = torch.sigmoid(reorderer.gates(torch.cat(window)))
                 mixed = torch.tanh(sum(gate * state for gate, state in zip(gates, window, strict=True)))
                 torch.testing.assert_close(found[row, place], mixed)
 
-    def test_states_of_another_width(self):
+    def test_states_of_another_size(self):
         source, lengths, states = batch(2, 6)
-        with pytest.raises(ValueError, match=f"Build it with width={STATE}"):
-            LocalReorderer(STATE + 1)(source, lengths, states)
+        with pytest.raises(ValueError, match=f"Build it with input_size={STATE_SIZE}"):
+            LocalReorderer(STATE_SIZE + 1, 3)(source, lengths, states)
 
 
 class TestSinkhorn:
     def test_against_its_formula(self):
         torch.manual_seed(0)
-        reorderer = SinkhornReorderer(**SIZES, temperature=0.5, iterations=3).double().eval()
+        reorderer = make_sinkhorn(temperature=0.5, num_iterations=3).double().eval()
         source, lengths, states = batch(5)
-        read = reorderer.reader(source, lengths)[0].detach()
+        read = reorderer.source_encoder(source, lengths)[0].detach()
         scores = [
             [(reorderer.query(position) @ reorderer.key(token)) / 0.5 for token in read] for position in read
         ]
@@ -171,14 +183,14 @@ class TestSinkhorn:
 
     def test_hungarian_finds_the_best_of_all_orders(self):
         torch.manual_seed(0)
-        reorderer = SinkhornReorderer(**SIZES, hungarian=True).double().eval()
+        reorderer = make_sinkhorn(hungarian=True).double().eval()
         source, lengths, states = batch(5)
         scores = reorderer.scores(source, lengths)[0]
         best = max(permutations(range(5)), key=lambda order: scores[range(5), order].sum())
         assert tuple(reorderer(source, lengths, states).order[0].tolist()) == best
 
     def test_there_is_noise_in_training_alone(self):
-        reorderer = SinkhornReorderer(**SIZES, hungarian=True).double().train()
+        reorderer = make_sinkhorn(hungarian=True).double().train()
         given = batch(5)
         first, second = reorderer(*given), reorderer(*given)
         assert not torch.equal(first.matrix, second.matrix)
@@ -188,10 +200,9 @@ class TestSinkhorn:
         ("options", "message"),
         [
             ({"temperature": 0.0}, "temperature"),
-            ({"iterations": 0}, "iterations"),
-            ({"words": 4}, "words is 4"),
+            ({"num_iterations": 0}, "num_iterations is 0"),
         ],
     )
     def test_options(self, options, message):
         with pytest.raises(ValueError, match=message):
-            SinkhornReorderer(**(SIZES | options))
+            make_sinkhorn(**options)

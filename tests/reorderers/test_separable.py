@@ -2,18 +2,22 @@
 
 import pytest
 import torch
-from tests.reorderers.contract import EMBEDDING, SIZES, WORDS, batch
+from tests.reorderers.contract import EMBEDDING_DIM, HIDDEN_SIZE, VOCAB_SIZE, batch, source_encoder
 
-from permalign.reorderers import SeparableReorderer
+from permalign.encoders import BiLstmEncoder
+from permalign.reorderers import InversionPrior, SeparableReorderer, SourceEncoder
 from permalign.structures.brute_force import EnumeratedPermutation
 from permalign.structures.permutations import is_separable
 from permalign.text.codec import BEGIN_ID, END_ID
 
 
-def make(seed=0, sharpness=1.0, **options):
+def make(seed=0, sharpness=1.0, embeddings=None, encoder=None, **options):
     """A reorderer whose scores are far from uniform."""
     torch.manual_seed(seed)
-    reorderer = SeparableReorderer(**(SIZES | options)).double()
+    defaults = {"scorer_hidden_size": 4 * HIDDEN_SIZE, "objective": "hard", "decoding": "greedy"}
+    reorderer = SeparableReorderer(
+        source_encoder(embeddings, **(encoder or {})), **(defaults | options)
+    ).double()
     with torch.no_grad():
         reorderer.scorer.second.weight.mul_(sharpness)
     return reorderer
@@ -43,33 +47,47 @@ def is_permutation(matrix):
     )
 
 
-class TestReading:
+class TestSourceEncoder:
     def test_the_scorer_sees_begin_the_words_and_end(self):
         reorderer = make()
         source, lengths, _ = batch(2, 4)
         first, second, *_ = source[0].tolist()
-        embedded = reorderer.reader.embeddings(torch.tensor([[BEGIN_ID, first, second, END_ID]]))
-        expected = reorderer.reader.encoder(embedded, torch.tensor([4]))
-        found = reorderer.reader(source, lengths, fences=True)
-        assert found.shape == (2, 6, SIZES["width"])
+        embedded = reorderer.source_encoder.embeddings(torch.tensor([[BEGIN_ID, first, second, END_ID]]))
+        expected = reorderer.source_encoder.encoder(embedded, torch.tensor([4]))
+        found = reorderer.source_encoder(source, lengths, add_boundaries=True)
+        assert found.shape == (2, 6, HIDDEN_SIZE)
         torch.testing.assert_close(found[:1, :4], expected)
         assert (found[0, 4:] == 0).all()
 
     def test_shared_embeddings_are_the_same_module(self):
-        shared = torch.nn.Embedding(WORDS, EMBEDDING).double()
+        shared = torch.nn.Embedding(VOCAB_SIZE, EMBEDDING_DIM).double()
         reorderer = make(embeddings=shared, objective="soft")
-        assert reorderer.reader.embeddings is shared
+        assert reorderer.source_encoder.embeddings is shared
         reorderer.train()(*batch(3, 5)).states.sum().backward()
         assert shared.weight.grad.abs().sum() > 0
 
-    def test_vectors_with_context_need_no_encoder(self):
-        reorderer = make(width=EMBEDDING, encoder="none")
-        assert {name.split(".")[0] for name, _ in reorderer.reader.named_parameters()} == {"embeddings"}
+    def test_contextual_embeddings_need_no_encoder(self):
+        reorderer = make(encoder={"kind": "none"})
+        assert {name.split(".")[0] for name, _ in reorderer.source_encoder.named_parameters()} == {
+            "embeddings"
+        }
         assert reorderer.eval()(*batch(3, 5)).order is not None
 
-    def test_the_scorer_has_four_times_the_width(self):
-        assert make().scorer.hidden == 4 * SIZES["width"]
-        assert make(hidden=7).scorer.hidden == 7
+    def test_without_an_encoder_states_are_embeddings_and_zero_at_padding(self):
+        embeddings = torch.nn.Embedding(VOCAB_SIZE, EMBEDDING_DIM)
+        encoder, (source, lengths, _) = source_encoder(embeddings, kind="none"), batch(2, 4)
+        states = encoder(source, lengths)
+        assert torch.equal(states[0, :2], embeddings(source[0, :2]))
+        assert torch.equal(states[1], embeddings(source[1]))
+        assert (states[0, 2:] == 0).all()
+
+    def test_a_vocabulary_without_words(self):
+        with pytest.raises(ValueError, match="num_embeddings 4"):
+            source_encoder(torch.nn.Embedding(4, EMBEDDING_DIM))
+
+    def test_an_encoder_for_other_embeddings(self):
+        with pytest.raises(ValueError, match="input_size 6, but embeddings has embedding_dim 7"):
+            SourceEncoder(torch.nn.Embedding(VOCAB_SIZE, 7), BiLstmEncoder(6, 8))
 
 
 @pytest.mark.parametrize("normal_form", [False, True])
@@ -94,7 +112,7 @@ class TestTraining:
         assert ((matrix.detach().mean(0) - expected).abs() < 5 * error + 1e-12).all()
 
     def test_samples_are_copies_of_the_whole_batch(self, normal_form):
-        reorderer = make(objective="samples", samples=7, normal_form=normal_form)
+        reorderer = make(objective="samples", num_samples=7, normal_form=normal_form)
         source, lengths, states = batch(5, 2)
         found = reorderer.train()(source, lengths, states)
         assert found.copies == 7
@@ -109,7 +127,7 @@ class TestTraining:
         reorderer = make(objective="exact", normal_form=normal_form)
         source, lengths, states = batch(4, 2)
         found = reorderer.train()(source, lengths, states)
-        assert reorderer.marginalises
+        assert reorderer.sums_over_orders
         assert found.states is states
         assert (found.matrix, found.order) == (None, None)
         emissions = torch.randn(2, 4, 4, dtype=torch.float64)
@@ -165,7 +183,7 @@ class TestDecoding:
 class TestInversionPrior:
     @pytest.mark.parametrize("objective", ["soft", "hard", "exact", "samples"])
     def test_against_its_formula(self, objective):
-        reorderer = make(inversion_rate=0.3, inversion_weight=2.0, objective=objective, sharpness=3.0)
+        reorderer = make(inversion_prior=InversionPrior(0.3, 2.0), objective=objective, sharpness=3.0)
         source, lengths, states = batch(5, 3, 1)
         found = reorderer.train()(source, lengths, states).penalties["inversion_prior"]
         straight, inverted = twin_of(reorderer, source, lengths).rule_marginals().sum((0, 1))
@@ -174,7 +192,7 @@ class TestInversionPrior:
         torch.testing.assert_close(found, -2 * (0.3 * rate.log() + 0.7 * (1 - rate).log()))
 
     def test_padding_changes_nothing(self):
-        reorderer = make(inversion_rate=0.3).train()
+        reorderer = make(inversion_prior=InversionPrior(0.3, 1.0)).train()
         source, lengths, states = batch(4, 6)
         whole = reorderer(source[:1], lengths[:1], states[:1]).penalties["inversion_prior"]
         cut = reorderer(source[:1, :4], lengths[:1], states[:1, :4]).penalties["inversion_prior"]
@@ -182,7 +200,7 @@ class TestInversionPrior:
 
     @pytest.mark.parametrize("rate", [0.0, 0.2, 1.0])
     def test_it_draws_the_rate_to_the_prior(self, rate):
-        reorderer = make(inversion_rate=rate).train()
+        reorderer = make(inversion_prior=InversionPrior(rate, 1.0)).train()
         given = batch(6, 4)
         optimizer = torch.optim.Adam(reorderer.parameters(), lr=0.02)
         for _ in range(60):
@@ -193,20 +211,20 @@ class TestInversionPrior:
         assert inverted / (straight + inverted) == pytest.approx(rate, abs=0.05)
 
     def test_sentences_without_splits_cost_nothing(self):
-        reorderer = make(inversion_rate=0.3).train()
+        reorderer = make(inversion_prior=InversionPrior(0.3, 1.0)).train()
         for lengths in ((1, 1), (1,)):
             penalty = reorderer(*batch(*lengths)).penalties["inversion_prior"]
             assert penalty.item() == 0
 
     def test_there_is_none_without_a_rate_or_in_evaluation(self):
         assert make().train()(*batch(3)).penalties == {}
-        assert make(inversion_rate=0.3).eval()(*batch(3)).penalties == {}
+        assert make(inversion_prior=InversionPrior(0.3, 1.0)).eval()(*batch(3)).penalties == {}
 
 
-def test_free_straight_rules_leave_what_inversions_gain():
+def test_without_scores_of_straight_rules_inversions_keep_their_difference():
     source, lengths, _ = batch(4, 2)
     scored = make().eval().distribution(source, lengths).scores
-    free = make(straight="free").eval().distribution(source, lengths).scores
+    free = make(score_straight_rules=False).eval().distribution(source, lengths).scores
     torch.testing.assert_close(free[..., 1], scored[..., 1] - scored[..., 0])
     assert (free[..., 0] == 0).all()
 
@@ -214,16 +232,14 @@ def test_free_straight_rules_leave_what_inversions_gain():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"straight": "maybe"}, "one of scored, free"),
         ({"objective": "exactly"}, "one of soft, hard, samples, exact"),
         ({"decoding": "beam"}, "one of greedy, viterbi, permutation, marginal"),
         ({"temperature": 0.0}, "temperature is 0.0"),
-        ({"samples": 0}, "samples is 0"),
-        ({"inversion_rate": 1.5}, "inversion_rate is 1.5"),
-        ({"inversion_weight": -1.0}, "inversion_weight is -1.0"),
-        ({"width": 7}, "even"),
-        ({"embedding": 0}, "embedding is 0"),
-        ({"embeddings": torch.nn.Embedding(WORDS, EMBEDDING + 1)}, "must have the sizes"),
+        ({"num_samples": 0}, "num_samples is 0"),
+        ({"inversion_prior": InversionPrior(1.5, 1.0)}, "inversion_rate is 1.5"),
+        ({"inversion_prior": InversionPrior(0.5, -1.0)}, "inversion_weight is -1.0"),
+        ({"encoder": {"hidden_size": 7}}, "even"),
+        ({"scorer_hidden_size": 0}, "hidden_size is 0"),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
@@ -241,11 +257,11 @@ def test_lengths_that_do_not_fit():
 
 def test_it_learns_to_reverse():
     """Trained by the exact objective on targets that are the source reversed, longer sentences come out reversed."""
-    reorderer = make(objective="exact", embedding=8).train()
+    reorderer = make(objective="exact", encoder={"embedding_dim": 8}).train()
     optimizer = torch.optim.Adam(reorderer.parameters(), lr=0.02)
     for step in range(40):
         torch.manual_seed(step)
-        source = torch.randint(4, WORDS, (8, 4))
+        source = torch.randint(4, VOCAB_SIZE, (8, 4))
         emissions = (source[:, :, None] == source.flip(1)[:, None]).double().clamp(min=0.05).log()
         distribution = reorderer(source, torch.full((8,), 4), torch.zeros(8, 4, 1).double()).distribution
         optimizer.zero_grad()

@@ -212,8 +212,8 @@ class TestBadInput:
         with pytest.raises(ValueError, match="dropout"):
             SplitScorer(4, 8, dropout)
 
-    def test_a_width_without_halves(self):
-        with pytest.raises(ValueError, match="width"):
+    def test_states_without_halves(self):
+        with pytest.raises(ValueError, match="input_size"):
             SplitScorer(5, 8)
 
 

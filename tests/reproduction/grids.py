@@ -10,9 +10,9 @@ from permalign.reproduction.records import RunKey, RunRecord, pack_bits
 SMALL = (
     "train=iid/train",
     "dev=iid/dev",
-    "model.reorderer={embedding: 8, width: 8, hidden: 8}",
-    "model.head={embedding: 8}",
-    "training={steps: 5, batch_size: 8, evaluate_every: 5, dev_examples: 4, stages: []}",
+    "model.reorderer={embedding_dim: 8, encoder: {hidden_size: 8}, scorer_hidden_size: 8}",
+    "model.head={embedding_dim: 8}",
+    "training={max_steps: 5, batch_size: 8, evaluate_every: 5, max_dev_examples: 4, stages: []}",
 )
 
 
@@ -23,9 +23,7 @@ def small_table(folder):
     cells = (
         Cell("good", "plain", "arithmetic/soft", settings, Evaluation("iid/dev"), paper=50.0),
         Cell("good", "greedy", "arithmetic/soft", settings, Evaluation("iid/dev", decoding="greedy")),
-        Cell(
-            "bad", "plain", "arithmetic/soft", (*settings, "training.token_budget=2"), Evaluation("iid/dev")
-        ),
+        Cell("bad", "plain", "arithmetic/soft", (*settings, "training.max_tokens=2"), Evaluation("iid/dev")),
     )
     rows = Row("good", "A system that works", baseline=True), Row("bad", "One that does not", ours=True)
     columns = Column("plain", "Plain"), Column("greedy", "Greedy")

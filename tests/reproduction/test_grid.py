@@ -12,7 +12,7 @@ from permalign.reproduction.records import RunStore
 from permalign.reproduction.report import write_report
 from permalign.reproduction.worker import INTERRUPTED
 
-LONG = ("training.steps=150", "training.evaluate_every=75", "training.log_every=1")
+LONG = ("training.max_steps=150", "training.evaluate_every=75", "training.log_every=1")
 
 
 def plan_of(table, folder, pattern="*/*", seeds=(0,), settings=()):
@@ -40,10 +40,10 @@ def test_cells_that_share_a_run_are_one_job_and_seeds_come_one_after_the_other(t
 
 
 def test_wrong_options_are_reported_before_anything_runs(tmp_path):
-    plan, _ = plan_of(small_table(tmp_path), tmp_path, settings=["training.stepz=1"])
+    plan, _ = plan_of(small_table(tmp_path), tmp_path, settings=["training.max_stepz=1"])
     assert plan.jobs == []
     assert set(plan.impossible) == {"good/plain", "good/greedy", "bad/plain"}
-    assert "did you mean training.steps?" in plan.impossible["good/plain"]
+    assert "did you mean training.max_steps?" in plan.impossible["good/plain"]
 
 
 def test_a_failure_stops_no_other_run_and_finished_runs_are_not_repeated(tmp_path):
@@ -53,7 +53,7 @@ def test_a_failure_stops_no_other_run_and_finished_runs_are_not_repeated(tmp_pat
     outcome = run_jobs(plan.jobs, 2, say=said.append)
     assert [name.split("-")[0] for name in outcome.finished] == ["arithmetic"], said
     assert len(outcome.failed) == 1
-    assert any("token_budget" in line for line in said)
+    assert any("max_tokens" in line for line in said)
 
     markdown = write_report(table, store.read(), tmp_path / "results").read_text()
     good, bad = (line for line in markdown.splitlines() if line.startswith(("| A system", "| One that")))
@@ -114,7 +114,7 @@ def test_runs_beyond_the_budget_are_left(tmp_path):
 
 def test_a_process_ends_with_its_parent_and_holds_the_lock_of_its_run(tmp_path):
     plan, _ = plan_of(
-        small_table(tmp_path), tmp_path, "good/plain", settings=("training.steps=100000", *LONG[1:])
+        small_table(tmp_path), tmp_path, "good/plain", settings=("training.max_steps=100000", *LONG[1:])
     )
     (job,) = plan.jobs
     process = start(job)

@@ -85,23 +85,23 @@ def test_a_table_shows_means_and_what_was_not_run(tmp_path):
 
 def test_another_config_is_another_run(tmp_path):
     table = small_table(tmp_path)
-    records = by_run(record_of(table.by_name["good/plain"], 0, [True], settings=["training.steps=7"]))
+    records = by_run(record_of(table.by_name["good/plain"], 0, [True], settings=["training.max_steps=7"]))
     assert not summarise(table, records)["good/plain"].records
-    assert summarise(table, records, ["training.steps=7"])["good/plain"].records
+    assert summarise(table, records, ["training.max_steps=7"])["good/plain"].records
 
 
 def test_the_list_of_runs_has_every_config_with_the_mean_of_its_seeds_and_its_failures(tmp_path):
     table = small_table(tmp_path)
     good = table.by_name["good/plain"]
     unused = [
-        record_of(good, 0, [True, False], settings=["training.steps=7"]),
-        record_of(good, 1, [True, True], settings=["training.steps=7"]),
+        record_of(good, 0, [True, False], settings=["training.max_steps=7"]),
+        record_of(good, 1, [True, True], settings=["training.max_steps=7"]),
     ]
     failed = record_of(table.by_name["bad/plain"], 1, [True])
     failed.dev, failed.evaluations, failed.failure = {}, {}, "there was no room"
     lines = write_run_list([*unused, failed], tmp_path).read_text().splitlines()[-2:]
     bad, mean = sorted(lines, key=lambda line: "no room" not in line)
-    assert "--set training.steps=7` | 0, 1 | 40.0 ± 0.0 exact_match (iid/dev)" in mean
+    assert "--set training.max_steps=7` | 0, 1 | 40.0 ± 0.0 exact_match (iid/dev)" in mean
     assert "iid/dev plain 75.0 ± 35.4" in mean
     assert "seed 1 failed: there was no room" in bad
 

@@ -66,7 +66,7 @@ def test_len_trains_on_the_same_and_tests_all_deeper_shapes_five_times(task):
 
 
 def test_the_deeper_development_set_is_in_no_test_set():
-    task = Arithmetic(seed=1, depth=8, longest=60)
+    task = Arithmetic(seed=1, depth=8, max_length=60)
     found = task.examples("deep/dev")
     assert len({e.source for e in found}) == len(found) == 500
     assert {e.meta["depth"] for e in found} == {8}
@@ -94,7 +94,7 @@ EXPECTED = ["(((9-7)+(7/1))*(1*2))", "(0+((7/7)*(5-0)))", "(0+(4*(7/(9*0))))"]
 
 @pytest.mark.parametrize("depth", [3, 4, 5, 8, 20])
 def test_any_depth_on_request(depth):
-    task = Arithmetic(depth=depth, longest=100)
+    task = Arithmetic(depth=depth, max_length=100)
     assert task.splits[-1] == f"depth-{depth}/test"
     found = task.examples(f"depth-{depth}/test")
     assert len({e.source for e in found}) == len(found) == {3: 10, 4: 400}.get(depth, 1_000)
@@ -104,7 +104,7 @@ def test_any_depth_on_request(depth):
 
 def test_the_sampler_draws_every_shape_of_a_size_as_often():
     generator = random.Random(0)
-    sampler = DepthSampler(depth=6, longest=17)  # three nested parentheses, at most four operators
+    sampler = DepthSampler(depth=6, max_length=17)  # three nested parentheses, at most four operators
     drawn = Counter(shape(sampler.draw(generator).tokens("infix")) for _ in range(20_000))
     expected = Counter()
     for form in shapes(6):

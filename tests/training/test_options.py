@@ -1,11 +1,11 @@
 import pytest
 
 from permalign.errors import ConfigError, DataError, UsageError
+from permalign.options.run import RunOptions, TrainingOptions
 from permalign.training.experiments import experiment_names, load_experiment, load_values
-from permalign.training.options import RunOptions, TrainingOptions
 from permalign.training.schedules import learning_rate
 
-ARITHMETIC = {"task": {"name": "arithmetic"}, "training": {"steps": 10}}
+ARITHMETIC = {"task": {"name": "arithmetic"}, "training": {"max_steps": 10}}
 
 
 @pytest.mark.parametrize("name", experiment_names())
@@ -23,7 +23,7 @@ def leaves(values, path=()):
 
 @pytest.mark.parametrize("task", ["arithmetic", "scan", "geoquery"])
 def test_experiments_hold_only_what_differs_from_the_defaults(task):
-    defaults = RunOptions.parse({"task": {"name": "own", "path": ""}, "training": {"steps": 1}})
+    defaults = RunOptions.parse({"task": {"name": "own", "path": ""}, "training": {"max_steps": 1}})
     default = dict(leaves(defaults.model_dump()))
     said = leaves(load_values(f"{task}/_base"))
     assert [path for path, value in said if default.get(path) == value and path[-1] != "kind"] == []
@@ -32,20 +32,23 @@ def test_experiments_hold_only_what_differs_from_the_defaults(task):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("training.stepz=3", "training.stepz is no option; did you mean training.steps?"),
-        ("model.head.knd=ssnt", "model.head.knd is no option; did you mean model.head.kind?"),
-        ("training.stages=[{stps: 3, objective: soft}]", "training.stages.0.stps is no option; did you mean"),
-        ("training.steps=-1", "training.steps is -1: input should be greater"),
-        ("training.steps", "'training.steps' is no setting; expected option=value"),
-        ("training.warmup=5000", "training.warmup is 5000, but training.steps only"),
+        ("training.max_stepz=3", "unknown option training.max_stepz; did you mean training.max_steps?"),
+        ("model.head.knd=ssnt", "unknown option model.head.knd; did you mean model.head.kind?"),
+        (
+            "training.stages=[{stps: 3, objective: soft}]",
+            "unknown option training.stages.0.stps; did you mean",
+        ),
+        ("training.max_steps=-1", "training.max_steps is -1: input should be greater"),
+        ("training.max_steps", "'training.max_steps' is no setting; expected option=value"),
+        ("training.warmup_steps=5000", "training.warmup_steps is 5000, but training.max_steps only"),
         ("training.restarts=3", "training.restarts and training.restart_steps go together"),
-        ("training={restarts: 2, restart_steps: 5, warmup: 9}", "Raise it"),
-        ("training.schedule=inverse_sqrt", "Set training.warmup"),
+        ("training={restarts: 2, restart_steps: 5, warmup_steps: 9}", "Raise it"),
+        ("training.schedule=inverse_sqrt", "Set training.warmup_steps"),
         ("training.stages=[{steps: 3000, objective: hard}]", "training.stages take 3000 steps"),
         ("training={stages: [{steps: 3, objective: exact}]}", None),
-        ("text.source={kind: subwords, minimum_count: 2}", "text.source.minimum_count is for words"),
-        ("text.source={kind: subwords, names: true}", "text.source.names is for words"),
-        ("text.target.names=true", "names can be read as their kinds, not written"),
+        ("text.source={kind: subwords, min_frequency: 2}", "text.source.min_frequency is for words"),
+        ("text.source={kind: subwords, link_entities: true}", "text.source.link_entities is for words"),
+        ("text.target.link_entities=true", "entities can be linked in the source only"),
         ("dev=iid/dve", None),
     ],
 )
@@ -61,22 +64,22 @@ def test_wrong_settings_are_named(setting, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"task": {"name": "arithmetic"}}, "Set training.steps or training.epochs"),
-        ({"training": {"steps": 3}}, "task is missing"),
+        ({"task": {"name": "arithmetic"}}, "Set training.max_steps or training.max_epochs"),
+        ({"training": {"max_steps": 3}}, "task is missing"),
         ({**ARITHMETIC, "task": {"notation": "postfix"}}, "task.name must say which task"),
         (
-            {**ARITHMETIC, "training": {"steps": 9, "reorderer_first": {"steps": 3}}},
+            {**ARITHMETIC, "training": {"max_steps": 9, "reorderer_first": {"steps": 3}}},
             "there is nothing to train first",
         ),
         (
-            {**ARITHMETIC, "training": {"steps": 9, "stages": [{"steps": 3, "objective": "exact"}]}},
+            {**ARITHMETIC, "training": {"max_steps": 9, "stages": [{"steps": 3, "objective": "exact"}]}},
             "training.stages change the objective of a separable or labelled reorderer",
         ),
         (
             {
                 **ARITHMETIC,
                 "model": {"reorderer": {"kind": "separable"}, "head": {"kind": "ssnt"}},
-                "training": {"steps": 9, "stages": [{"steps": 3, "objective": "exact"}]},
+                "training": {"max_steps": 9, "stages": [{"steps": 3, "objective": "exact"}]},
             },
             "training.stages.0: reorderer.objective is exact, but head.kind is ssnt",
         ),
@@ -90,9 +93,9 @@ def test_contradictions_are_named_before_any_data_is_read(values, message):
 
 def test_unknown_tasks_and_their_options_are_named():
     with pytest.raises(UsageError, match="did you mean 'arithmetic'"):
-        RunOptions.parse({"task": {"name": "arithmetics"}, "training": {"steps": 3}})
+        RunOptions.parse({"task": {"name": "arithmetics"}, "training": {"max_steps": 3}})
     with pytest.raises(UsageError, match="has no option --langage"):
-        RunOptions.parse({"task": {"name": "geoquery", "langage": "de"}, "training": {"steps": 3}})
+        RunOptions.parse({"task": {"name": "geoquery", "langage": "de"}, "training": {"max_steps": 3}})
 
 
 def test_an_unknown_split_names_the_nearest():
@@ -102,10 +105,10 @@ def test_an_unknown_split_names_the_nearest():
 
 
 def test_a_file_extends_an_experiment_and_a_file_beside_it(tmp_path):
-    (tmp_path / "mine.yaml").write_text("extends: arithmetic/exact\ntraining: {steps: 7}\n")
+    (tmp_path / "mine.yaml").write_text("extends: arithmetic/exact\ntraining: {max_steps: 7}\n")
     (tmp_path / "yours.yaml").write_text("extends: mine.yaml\nseed: 3\n")
     options = load_experiment(str(tmp_path / "yours.yaml"))
-    assert (options.seed, options.training.steps, options.model.head.kind) == (3, 7, "tagging")
+    assert (options.seed, options.training.max_steps, options.model.head.kind) == (3, 7, "tagging")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +147,7 @@ def test_stages_follow_one_another():
     ],
 )
 def test_schedules(schedule, expected):
-    options = TrainingOptions(schedule=schedule, warmup=2, learning_rate=1.0)
+    options = TrainingOptions(schedule=schedule, warmup_steps=2, learning_rate=1.0)
     assert [learning_rate(options, step, 4) for step in range(1, 5)] == pytest.approx(expected)
 
 

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from tests.training.small_run import write_data
 from tests.training.two_processes import without_noise
 
+from permalign.options.run import RunOptions
 from permalign.text.batching import Batches
 from permalign.training.loop import endless
-from permalign.training.options import RunOptions
 from permalign.training.setup import prepare
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def two_processes(tmp_path_factory):
 
 def test_gradients_are_those_of_one_process_with_the_joined_batch(two_processes):
     data, folder = two_processes
-    prepared = prepare(RunOptions.parse(without_noise(data, token_budget=40)))
+    prepared = prepare(RunOptions.parse(without_noise(data, max_tokens=40)))
     batches = list(islice(endless(prepared.batches), 4))  # two processes, two batches each
     assert len({len(batch) for batch in batches}) > 1, "all batches have one size; weights would not matter"
     examples = [example for batch in batches for example in batch.examples]

@@ -5,12 +5,12 @@ from permalign.training.launch import train
 
 def test_a_run_stops_at_the_first_evaluation_after_its_processor_time(tmp_path):
     data = write_data(tmp_path)
-    progress = train(options(data, processor_minutes=1e-6), tmp_path / "run", display=SILENT)
+    progress = train(options(data, max_cpu_minutes=1e-6), tmp_path / "run", display=SILENT)
     assert progress.step == 4
     assert progress.finished == "1e-06 minutes of processor time are over"
     assert progress.processor_seconds > 0
 
 
 def test_a_run_with_time_enough_makes_all_its_steps(tmp_path):
-    progress = train(options(write_data(tmp_path), processor_minutes=60), tmp_path / "run", display=SILENT)
+    progress = train(options(write_data(tmp_path), max_cpu_minutes=60), tmp_path / "run", display=SILENT)
     assert progress.finished == "all 12 steps are done"

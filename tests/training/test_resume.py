@@ -12,7 +12,7 @@ import yaml
 from tests.training.small_run import SILENT, options, remains, write_data
 
 from permalign.errors import DataError
-from permalign.reorderers.trees import TreeReorderer
+from permalign.reorderers.tree import TreeReorderer
 from permalign.training.launch import resume, train
 from permalign.training.progress_display import Display
 from permalign.training.state import latest_state, read_progress
@@ -47,7 +47,7 @@ def uninterrupted(tmp_path_factory):
     """200 steps at once, and the config they were begun with."""
     folder = tmp_path_factory.mktemp("whole")
     config = folder / "config.yaml"
-    values = options(write_data(folder), steps=200, evaluate_every=50, accumulate=1)
+    values = options(write_data(folder), max_steps=200, evaluate_every=50, gradient_accumulation_steps=1)
     config.write_text(yaml.safe_dump(values))
     train(values, folder / "run", display=SILENT)
     return config, remains(folder / "run")
@@ -129,7 +129,7 @@ def test_other_options_are_no_way_to_go_on_but_data_may_be_moved(tmp_path):
 
 def test_models_that_answer_together_train_by_the_stages_and_go_on(tmp_path, monkeypatch):
     values = options(write_data(tmp_path))
-    values["model"]["together"] = 2
+    values["model"]["ensemble_size"] = 2
     used = defaultdict(list)
     use_objective = TreeReorderer.use_objective
 

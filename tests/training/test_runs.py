@@ -14,12 +14,12 @@ from permalign import Transducer
 from permalign.errors import ConfigError, DataError, PermalignError
 from permalign.evaluation import evaluate, read_predictions
 from permalign.files import exclusive_lock
+from permalign.options.run import RunOptions
 from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.registry import get_task
 from permalign.training import average, train
 from permalign.training.experiments import experiment_names, load_experiment
 from permalign.training.launch import resume
-from permalign.training.options import RunOptions
 from permalign.training.run_directory import LOCK, RunDirectory
 from permalign.training.setup import prepare
 from permalign.training.state import Progress
@@ -31,8 +31,20 @@ ROOT = Path(__file__).parents[2]
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     data = write_data(folder, count=200)
-    values = options(data, steps=150, evaluate_every=50, log_every=50, accumulate=1, stages=[], keep=3)
-    values["model"]["reorderer"] |= {"objective": "soft", "width": 16, "hidden": 16}
+    values = options(
+        data,
+        max_steps=150,
+        evaluate_every=50,
+        log_every=50,
+        gradient_accumulation_steps=1,
+        stages=[],
+        keep_checkpoints=3,
+    )
+    values["model"]["reorderer"] |= {
+        "objective": "soft",
+        "encoder": {"hidden_size": 16},
+        "scorer_hidden_size": 16,
+    }
     values["model"]["head"] |= {"kind": "tagging", "encoder": {"kind": "none"}}
     progress = train(values, folder / "run", display=SILENT)
     return folder / "run", data, progress
@@ -102,7 +114,7 @@ def test_what_is_no_run_is_never_overwritten(tmp_path):
     assert data.exists()
 
 
-@pytest.mark.parametrize("config", ["name: mine\n", "task: {name: arithmetic}\ntraining: {steps: 1}\n"])
+@pytest.mark.parametrize("config", ["name: mine\n", "task: {name: arithmetic}\ntraining: {max_steps: 1}\n"])
 def test_a_config_alone_makes_no_run(tmp_path, config):
     data = write_data(tmp_path / "project" / "model")
     (tmp_path / "project" / "config.yaml").write_text(config)
@@ -123,7 +135,7 @@ def test_a_run_is_trained_by_one_process_at_a_time(trained):
 def test_overwriting_begins_anew(tmp_path):
     data = write_data(tmp_path)
     for steps in (8, 4):
-        train(options(data, steps=steps, stages=[]), tmp_path / "run", overwrite=True, display=SILENT)
+        train(options(data, max_steps=steps, stages=[]), tmp_path / "run", overwrite=True, display=SILENT)
     steps = [
         json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     ]
@@ -153,7 +165,7 @@ def test_the_mean_of_probabilities_holds_all_models(trained, tmp_path):
     again = Transducer.from_pretrained(tmp_path / "together")
     assert again.predict(pair[0], beam=2) == together.predict(pair[0], beam=2)
     more = average([tmp_path / "together", folders[0]], tmp_path / "more", of="probabilities")
-    assert more.options.together == 3
+    assert more.options.ensemble_size == 3
     weighted = torch.tensor([model.score(*pair) for model in (*models, models[0])]).logsumexp(0)
     torch.testing.assert_close(torch.tensor(more.score(*pair)), weighted - torch.tensor(3.0).log())
     with pytest.raises(DataError, match="has other options"):
@@ -186,13 +198,15 @@ def test_examples_that_cannot_be_read_back(tmp_path):
     data = write_data(tmp_path)
     data.write_text(data.read_text() + '{"source": "a b a b", "target": "A", "split": "train"}\n')
     values = options(data, stages=[])
-    values["model"]["back"] = {"head": {**values["model"]["head"], "kind": "segments", "longest_segment": 2}}
+    values["model"]["inverse"] = {
+        "head": {**values["model"]["head"], "kind": "segments", "max_segment_length": 2}
+    }
     with pytest.raises(
         ConfigError,
-        match=r"in model\.back.*at most 2 words for a source of 1.*model\.back\.head\.longest_segment",
+        match=r"in model\.inverse.*at most 2 words for a source of 1.*model\.inverse\.head\.max_segment_length",
     ):
         prepare(RunOptions.parse(values))
-    values["training"]["unwritable"] = "leave_out"
+    values["training"]["overlong_targets"] = "skip"
     prepared = prepare(RunOptions.parse(values))
     assert (prepared.left_out, prepared.unread) == (0, 1)
     data.write_text(
@@ -201,7 +215,7 @@ def test_examples_that_cannot_be_read_back(tmp_path):
             for split in ("train", "dev", "test")
         )
     )
-    with pytest.raises(ConfigError, match=r"in model\.back"):
+    with pytest.raises(ConfigError, match=r"in model\.inverse"):
         prepare(RunOptions.parse(values))
 
 
@@ -209,11 +223,13 @@ def test_examples_the_head_cannot_write_are_left_out_if_so_wanted(tmp_path):
     data = write_data(tmp_path)
     data.write_text(data.read_text() + '{"source": "a", "target": "A A", "split": "train"}\n')
     values = options(data, stages=[])
-    values["model"]["head"] |= {"kind": "segments", "longest_segment": 1}
-    with pytest.raises(ConfigError, match=r"at most 1 words .* leave the 1 out with training.unwritable"):
+    values["model"]["head"] |= {"kind": "segments", "max_segment_length": 1}
+    with pytest.raises(
+        ConfigError, match=r"at most 1 words .* leave the 1 out with training.overlong_targets"
+    ):
         prepare(RunOptions.parse(values))
     whole = prepare(RunOptions.parse(options(write_data(tmp_path / "whole"), stages=[])))
-    values["training"]["unwritable"] = "leave_out"
+    values["training"]["overlong_targets"] = "skip"
     prepared = prepare(RunOptions.parse(values))
     assert prepared.left_out == 1
     assert len(prepared.batches) == len(whole.batches)
@@ -223,7 +239,7 @@ def test_examples_the_head_cannot_write_are_left_out_if_so_wanted(tmp_path):
         def say(self, message):
             said.append(message)
 
-    values["training"] |= {"steps": 1}
+    values["training"] |= {"max_steps": 1}
     train(values, tmp_path / "run", display=Listening())
     assert "left out: 1 training examples longer than segments writes" in said
 
@@ -233,17 +249,17 @@ def test_nothing_to_write_is_refused_in_any_case(tmp_path):
     data.write_text(
         '{"source": "a", "target": "A A", "split": "train"}\n{"source": "a", "target": "A", "split": "dev"}\n'
     )
-    values = options(data, stages=[], unwritable="leave_out")
-    values["model"]["head"] |= {"kind": "segments", "longest_segment": 1}
+    values = options(data, stages=[], overlong_targets="skip")
+    values["model"]["head"] |= {"kind": "segments", "max_segment_length": 1}
     with pytest.raises(
-        ConfigError, match=r"raise model.head.longest_segment, or use model.head.kind: ssnt\."
+        ConfigError, match=r"raise model.head.max_segment_length, or use model.head.kind: ssnt\."
     ):
         prepare(RunOptions.parse(values))
 
 
 def test_an_example_larger_than_a_batch_names_the_option(tmp_path):
-    with pytest.raises(ConfigError, match=r"training.token_budget: example"):
-        prepare(RunOptions.parse(options(write_data(tmp_path), token_budget=3)))
+    with pytest.raises(ConfigError, match=r"training.max_tokens: example"):
+        prepare(RunOptions.parse(options(write_data(tmp_path), max_tokens=3)))
 
 
 def test_a_metric_the_task_lacks_is_named_before_training(tmp_path):
@@ -264,27 +280,27 @@ def test_a_run_finds_its_data_from_anywhere(tmp_path, monkeypatch):
 
 def test_dev_examples_are_always_the_same_ones(tmp_path):
     data = write_data(tmp_path)
-    first, second = (prepare(RunOptions.parse(options(data, dev_examples=5))).dev for _ in range(2))
+    first, second = (prepare(RunOptions.parse(options(data, max_dev_examples=5))).dev for _ in range(2))
     assert first == second
     assert len(first) == 5
 
 
 def test_subwords_are_learned_where_asked_for(tmp_path):
     values = options(write_data(tmp_path))
-    values["text"] = {"source": {"kind": "subwords", "size": 20}, "target": {"size": 3}}
+    values["text"] = {"source": {"kind": "subwords", "vocab_size": 20}, "target": {"vocab_size": 3}}
     model = prepare(RunOptions.parse(values)).model
     assert "Subwords" in repr(model.source)
     assert len(model.target) == 3 + 4  # with the specials
 
 
 def test_a_vocabulary_without_words_is_refused(tmp_path):
-    values = {**options(write_data(tmp_path)), "text": {"target": {"minimum_count": 1000}}}
-    with pytest.raises(ConfigError, match="Lower minimum_count"):
+    values = {**options(write_data(tmp_path)), "text": {"target": {"min_frequency": 1000}}}
+    with pytest.raises(ConfigError, match="Lower min_frequency"):
         prepare(RunOptions.parse(values))
 
 
 def test_patience_ends_a_run_early(tmp_path):
-    values = options(write_data(tmp_path), steps=100, evaluate_every=1, patience=2, learning_rate=1e-9)
+    values = options(write_data(tmp_path), max_steps=100, evaluate_every=1, patience=2, learning_rate=1e-9)
     progress = train(values, tmp_path / "run", display=SILENT)
     assert progress.step == 3
     assert progress.finished == "exact_match has not risen for 2 evaluations"
@@ -292,7 +308,7 @@ def test_patience_ends_a_run_early(tmp_path):
 
 def test_epochs_and_steps_end_with_what_comes_first(tmp_path):
     data = write_data(tmp_path)  # 45 examples, 6 batches of at most 8
-    values = options(data, steps=1000, epochs=3, accumulate=2)
+    values = options(data, max_steps=1000, max_epochs=3, gradient_accumulation_steps=2)
     parsed = RunOptions.parse(values)
     assert prepare(parsed).total_steps(parsed, processes=1) == 9
     assert prepare(parsed).total_steps(parsed, processes=2) == 5
@@ -317,7 +333,9 @@ def test_the_wheel_has_the_experiments(tmp_path):
 
 
 def test_a_run_knows_the_names_it_was_begun_with(data_dir, monkeypatch):
-    options = load_experiment("geoquery/exact", ["text.source.names=true", f"task.data_dir={data_dir}"])
+    options = load_experiment(
+        "geoquery/exact", ["text.source.link_entities=true", f"task.data_dir={data_dir}"]
+    )
     before = prepare(options).data
     names = GeoQuery(data_dir=data_dir).names
     monkeypatch.setattr(GeoQuery, "names", {**names, "texas": "riverid"})
@@ -325,13 +343,13 @@ def test_a_run_knows_the_names_it_was_begun_with(data_dir, monkeypatch):
 
 
 def test_a_task_without_names_has_none_to_read(tmp_path):
-    values = options(write_data(tmp_path)) | {"text": {"source": {"names": True}}}
-    with pytest.raises(ConfigError, match=r"text\.source\.names: the task own knows no names"):
+    values = options(write_data(tmp_path)) | {"text": {"source": {"link_entities": True}}}
+    with pytest.raises(ConfigError, match=r"text\.source\.link_entities: the task own knows no names"):
         prepare(RunOptions.parse(values))
 
 
 def test_a_model_that_reads_names_takes_any_name_and_needs_no_data_for_it(data_dir, tmp_path, monkeypatch):
-    settings = ["text.source.names=true", f"task.data_dir={data_dir}"]
+    settings = ["text.source.link_entities=true", f"task.data_dir={data_dir}"]
     prepared = prepare(load_experiment("geoquery/exact", settings))
     prepared.model.save_pretrained(tmp_path / "model")
     monkeypatch.setenv("PERMALIGN_DATA", str(tmp_path / "nowhere"))

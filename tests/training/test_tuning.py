@@ -12,12 +12,16 @@ from permalign.training.tuning import Pruning, tune
 @pytest.fixture
 def config(tmp_path):
     path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump(options(write_data(tmp_path), steps=4, evaluate_every=2, stages=[])))
+    path.write_text(yaml.safe_dump(options(write_data(tmp_path), max_steps=4, evaluate_every=2, stages=[])))
     return str(path)
 
 
 def test_a_search_goes_on_and_writes_what_train_takes(config, tmp_path):
-    ranges = ["training.learning_rate=0.001:0.1:log", "model.head.context=full,1,2", "model.head.hidden=4:16"]
+    ranges = [
+        "training.learning_rate=0.001:0.1:log",
+        "model.head.context=full,1,2",
+        "model.head.hidden_size=4:16",
+    ]
     for trials in (1, 2):
         study = tune(config, tmp_path / "tune", ranges=ranges, trials=trials)
         assert len(study.trials) == trials
@@ -27,7 +31,7 @@ def test_a_search_goes_on_and_writes_what_train_takes(config, tmp_path):
     chosen = study.best_trial.params
     assert best.training.learning_rate == chosen["training.learning_rate"]
     assert best.model.head.context == chosen["model.head.context"]
-    assert best.model.head.hidden == chosen["model.head.hidden"]
+    assert best.model.head.hidden_size == chosen["model.head.hidden_size"]
     assert (tmp_path / "tune" / "study.db").exists()
 
 
@@ -51,9 +55,9 @@ def test_a_trial_that_was_stopped_does_not_count(config, tmp_path, monkeypatch):
 def test_what_optuna_refuses_is_told_plainly(config, tmp_path):
     with pytest.raises(ConfigError, match="'nowhere' is no database"):
         tune(config, tmp_path / "tune", storage="nowhere")
-    tune(config, tmp_path / "tune", ranges=["model.head.hidden=4,8"], trials=1)
-    with pytest.raises(ConfigError, match=r"range of model.head.hidden is not the one"):
-        tune(config, tmp_path / "tune", ranges=["model.head.hidden=4,16"], trials=2)
+    tune(config, tmp_path / "tune", ranges=["model.head.hidden_size=4,8"], trials=1)
+    with pytest.raises(ConfigError, match=r"range of model.head.hidden_size is not the one"):
+        tune(config, tmp_path / "tune", ranges=["model.head.hidden_size=4,16"], trials=2)
 
 
 def test_numbers_are_read_in_any_notation():
@@ -92,7 +96,7 @@ def test_default_ranges_are_of_options_the_model_has(experiment):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("training.steps", "is no range; expected option=a,b,c"),
+        ("training.max_steps", "is no range; expected option=a,b,c"),
         ("training.learning_rate=1:0.1", "is empty"),
         ("training.learning_rate=0:1:log", "above 0 for log"),
         ("training.learning_rate=0.1:1:linear", "is no range"),

@@ -18,12 +18,14 @@ torch.set_num_threads(1)
 
 def without_noise(data, **training):
     """Options with which gradients can be compared: no dropout, no samples, no clipping, all parts moving."""
-    values = options(data, clip=None, stages=[], reorderer_first={}, **{"accumulate": 1, **training})
-    values["model"]["reorderer"] |= {"dropout": 0.0, "objective": "soft"}
+    training = {"gradient_accumulation_steps": 1, **training}
+    values = options(data, clip_grad_norm=None, stages=[], reorderer_first={}, **training)
+    encoder = {"hidden_size": 8, "dropout": 0.0}
+    values["model"]["reorderer"] |= {"encoder": encoder, "dropout": 0.0, "objective": "soft"}
     values["model"]["head"] |= {
         "dropout": 0.0,
         "embedding_dropout": 0.0,
-        "encoder": {"width": 8, "dropout": 0.0},
+        "encoder": encoder,
     }
     return values
 
@@ -46,7 +48,7 @@ def main(data, folder):
     import permalign.training.launch as running
 
     running.Session, loop_run, loop.run = Keeping, loop.run, run
-    train(without_noise(data, token_budget=40, accumulate=2), folder / "run", display=SILENT)
+    train(without_noise(data, max_tokens=40, gradient_accumulation_steps=2), folder / "run", display=SILENT)
 
 
 if __name__ == "__main__":

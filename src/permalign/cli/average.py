@@ -10,8 +10,8 @@ from permalign.cli.error_messages import report_errors
 
 HELP = """Write a model that is the mean of several: of a run's best checkpoints, or of any folders.
 
-A run keeps several checkpoints if it is trained with --set training.keep=5. Models that learned from different seeds
-have nothing in common but what they say: take the mean of their probabilities.
+A run keeps several checkpoints if it is trained with --set training.keep_checkpoints=5. Models trained with
+different seeds have nothing in common but what they say: take the mean of their probabilities.
 
 \b
 Examples:

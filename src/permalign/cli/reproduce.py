@@ -25,7 +25,7 @@ Examples:
   permalign reproduce table2 --list
   permalign reproduce table2 --cell soft/arithmetic-len --seeds 0
   permalign reproduce table3 --cell 'hard/*' --cell 'ssnt/zh-*' --budget 60
-  permalign reproduce table4 --set training.processor_minutes=10
+  permalign reproduce table4 --set training.max_cpu_minutes=10
 """
 
 

@@ -35,7 +35,7 @@ TASK_OPTIONS: dict[str, Any] = {
         Path | None, typer.Option(help="aligned, zh-en: its translation, line by line.")
     ],
     "shortest": Annotated[int | None, typer.Option(help="aligned, zh-en: leave out shorter pairs.", min=1)],
-    "longest": Annotated[
+    "max_length": Annotated[
         int | None,
         typer.Option(help="aligned, zh-en: leave out longer pairs; arithmetic: with --depth, too.", min=1),
     ],

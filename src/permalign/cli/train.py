@@ -21,7 +21,7 @@ defaults. Ctrl-C saves the run; --resume goes on with it exactly where it stoppe
 Examples:
   permalign train --list
   permalign train arithmetic/soft
-  permalign train arithmetic/soft --set training.steps=200 --set model.reorderer.width=64 --run runs/wide
+  permalign train arithmetic/soft --set training.max_steps=200 --set model.head.embedding_dim=64 --run runs/wide
   permalign train my-experiment.yaml --seed 2
   permalign train --resume runs/wide
   accelerate launch -m permalign.cli train geoquery/ssnt --set task.language=de
@@ -33,7 +33,9 @@ def train(
     name: Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help="What to train.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="OPTION=VALUE", help="Change an option, such as training.steps=200."),
+        typer.Option(
+            "--set", metavar="OPTION=VALUE", help="Change an option, such as training.max_steps=200."
+        ),
     ] = None,
     run: Annotated[
         Path | None,

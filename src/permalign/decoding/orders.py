@@ -11,7 +11,7 @@ from torch.nn import functional
 from permalign.decoding.beam import Hypothesis
 from permalign.heads.base import Decoder, Head
 from permalign.reorderers.base import Reordering
-from permalign.reorderers.discrete import matrix_of_order, take_order
+from permalign.reorderers.discrete_order import matrix_of_order, take_order
 from permalign.structures import Derivation
 
 Search = Callable[..., list[list[Hypothesis]]]

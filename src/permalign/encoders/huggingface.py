@@ -48,7 +48,7 @@ class HuggingFaceEncoder(nn.Module):
                 "tokenizer.unk_token (the end-of-text token will do for both)."
             )
         self.model, self.tokenizer, self.pooling = model, tokenizer, pooling
-        self.width = int(model.config.hidden_size)
+        self.hidden_size = int(model.config.hidden_size)
 
     @classmethod
     def from_pretrained(cls, name: str | Path, pooling: Pooling = "mean") -> "HuggingFaceEncoder":
@@ -84,7 +84,7 @@ class HuggingFaceEncoder(nn.Module):
 
     def forward(
         self, sentences: Sequence[Sequence[str]], surround: bool = True
-    ) -> Float[Tensor, "batch n width"]:
+    ) -> Float[Tensor, "batch n hidden_size"]:
         """One state for each word, zero at padding.
 
         Args:
@@ -145,7 +145,7 @@ class HuggingFaceEncoder(nn.Module):
         return weights @ states
 
 
-class WordsInContext(nn.Module):
+class ContextualEmbeddings(nn.Module):
     """A `HuggingFaceEncoder` in the place of an `torch.nn.Embedding`: from word numbers to vectors in context.
 
     Reorderers and heads know words by their numbers alone. This looks the words up again and has them read, so it can
@@ -164,7 +164,7 @@ class WordsInContext(nn.Module):
         if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
             raise ValueError(f"tokens must begin with {SPECIALS}, as those of a vocabulary do.")
         self.encoder = encoder
-        self.num_embeddings, self.embedding_dim = len(tokens), encoder.width
+        self.num_embeddings, self.embedding_dim = len(tokens), encoder.hidden_size
         tokenizer = encoder.tokenizer
         unknown = str(tokenizer.unk_token)
         self._words = list(tokens)
@@ -172,7 +172,7 @@ class WordsInContext(nn.Module):
         self._words[BEGIN_ID] = str(tokenizer.cls_token or tokenizer.bos_token or unknown)
         self._words[END_ID] = str(tokenizer.sep_token or tokenizer.eos_token or unknown)
 
-    def forward(self, source: Int[Tensor, "batch n"]) -> Float[Tensor, "batch n width"]:
+    def forward(self, source: Int[Tensor, "batch n"]) -> Float[Tensor, "batch n hidden_size"]:
         """One vector for each word, zero at padding, which comes last and has the number of PADDING."""
         rows = source.tolist()
         sentences = [[self._words[number] for number in row if number != PADDING_ID] for row in rows]

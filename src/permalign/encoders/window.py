@@ -1,50 +1,49 @@
-"""States that see the words next to them and no others."""
+"""An encoder whose states see the neighbouring words and no others."""
 
 import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one, require_dropout
-from permalign.encoders.base import Encoder, padding
+from permalign.encoders.base import Encoder, padding_mask
 from permalign.shapes import Float, Int
 
 
 class WindowEncoder(Encoder):
     """The word itself, and a layer over the words around it: ``[V x_t ; relu(W [x_{t-r} .. x_{t+r}] + b)]``.
 
-    An LSTM tells every word about the whole sentence, so that one word can stand in for another, far away; what is
-    learned of whole sentences then fails in sentences put together differently. Here a word knows its neighbours
-    alone. O(n).
+    An LSTM tells every word about the whole sentence, so that one word can stand in for another far away, and what it
+    learns of whole sentences fails in sentences composed differently. Here a word sees its neighbours only. O(n).
 
     Args:
-        input_width: of the words' vectors.
-        width: of the states, even; one half is the word's own.
-        reach: r, how far to either side the window goes.
-        dropout: the rate at which units of the words are dropped in training.
+        input_size: the size of the embeddings.
+        hidden_size: the size of the states, even; one half is the word's own.
+        window_radius: r, the number of neighbours on each side.
+        dropout: dropout on the embeddings.
 
-    >>> encoder = WindowEncoder(input_width=6, width=8)
+    >>> encoder = WindowEncoder(input_size=6, hidden_size=8, window_radius=1)
     >>> encoder(torch.randn(2, 5, 6), torch.tensor([5, 3])).shape
     torch.Size([2, 5, 8])
     """
 
-    def __init__(self, input_width: int, width: int, reach: int = 1, dropout: float = 0.0) -> None:
+    def __init__(self, input_size: int, hidden_size: int, window_radius: int, dropout: float = 0.0) -> None:
         super().__init__()
-        require_at_least_one(input_width=input_width, width=width, reach=reach)
+        require_at_least_one(input_size=input_size, hidden_size=hidden_size, window_radius=window_radius)
         require_dropout(dropout)
-        if width % 2:
+        if hidden_size % 2:
             raise ValueError(
-                f"width is {width}, but must be even: one half for the word, one for its window."
+                f"hidden_size is {hidden_size}, but must be even: one half for the word, one for its window."
             )
-        self.input_width, self.width, self.reach = input_width, width, reach
+        self.input_size, self.hidden_size, self.window_radius = input_size, hidden_size, window_radius
         self.dropout = nn.Dropout(dropout)
-        self.word = nn.Linear(input_width, width // 2, bias=False)
-        self.around = nn.Conv1d(input_width, width // 2, 2 * reach + 1, padding=reach)
+        self.word = nn.Linear(input_size, hidden_size // 2, bias=False)
+        self.around = nn.Conv1d(input_size, hidden_size // 2, 2 * window_radius + 1, padding=window_radius)
 
     def forward(
-        self, embedded: Float[Tensor, "batch n input_width"], lengths: Int[Tensor, " batch"]
-    ) -> Float[Tensor, "batch n width"]:
-        """The states ``[word ; window]`` of all words, zero at padding; beyond the ends windows see zeros."""
+        self, embedded: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch n hidden_size"]:
+        """Compute the states ``[word ; window]``, zero at padding; windows see zeros beyond the ends of a sentence."""
         self.require_input(embedded, lengths)
-        outside = padding(lengths, embedded.shape[1])[..., None]
-        embedded = self.dropout(embedded).masked_fill(outside, 0)
+        padding = padding_mask(lengths, embedded.shape[1])[..., None]
+        embedded = self.dropout(embedded).masked_fill(padding, 0)
         around = self.around(embedded.transpose(1, 2)).transpose(1, 2).relu()
-        return torch.cat([self.word(embedded), around], dim=-1).masked_fill(outside, 0)
+        return torch.cat([self.word(embedded), around], dim=-1).masked_fill(padding, 0)

@@ -224,10 +224,10 @@ def encoded_size(encoder: nn.Module | None, input_size: int) -> int:
     """Return the size of states of ``input_size`` once a head's encoder, if any, has read them."""
     if encoder is None:
         return input_size
-    size = getattr(encoder, "width", None)
+    size = getattr(encoder, "hidden_size", None)
     if not isinstance(size, int):
         raise ValueError(
-            f"encoder {type(encoder).__name__} must give the size of its states as an int attribute `width`, but that "
-            f"is {size!r}."
+            f"encoder {type(encoder).__name__} must give the size of its states as an int attribute `hidden_size`, "
+            f"but that is {size!r}."
         )
     return size

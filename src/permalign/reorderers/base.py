@@ -1,4 +1,4 @@
-"""What every reorderer gives: a way to put a sentence's states into a new order."""
+"""The base class of all reorderers, and what they return."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -9,21 +9,21 @@ from permalign.shapes import Float, Int
 from permalign.structures import Derivation, LabelledPermutation, SeparablePermutation
 
 Distribution = SeparablePermutation | LabelledPermutation
-"""Over orders; both answer the same questions."""
+"""A distribution over orders; both classes have the same methods."""
 
 
 @dataclass(frozen=True)
 class Reordering:
-    """What a reorderer makes of a batch: identity, a (relaxed) permutation, or states it has already mixed.
+    """The result of reordering a batch: the identity, a (relaxed) permutation, or states mixed in another way.
 
     Attributes:
         states: ``(copies * batch, n, width)``, the head's input, reordered; row ``copy * batch + b`` is sentence b.
-        copies: how many samples of each sentence there are (1 but for the objective ``samples``).
-        matrix: ``(copies * batch, position, token)``, the (relaxed) permutation; None where there is none.
-        order: ``(batch, n)``, the token at every position, where the reordering is discrete; else None.
-        distribution: over orders, where there is one: for exact objectives and for explanations.
-        derivations: of the order chosen, one for each sentence, where it was chosen by a derivation.
-        penalties: named terms to add to the loss (an inversion prior, say), each a scalar.
+        copies: the number of samples per sentence; 1 unless the objective is ``samples``.
+        matrix: ``(copies * batch, position, token)``, the (relaxed) permutation matrix, if there is one.
+        order: ``(batch, n)``, the token at every position if the reordering is discrete, else None.
+        distribution: the distribution over orders, if there is one, for exact objectives and for explanations.
+        derivations: the derivation of each sentence's order, if the order was chosen by a derivation.
+        penalties: named scalars to add to the loss (an inversion prior, say).
     """
 
     states: Tensor
@@ -36,13 +36,14 @@ class Reordering:
 
 
 class Reorderer(nn.Module, ABC):
-    """Puts the states of a head into a new order, by what it sees in the source sentence.
+    """Puts the states that a head reads into a new order, which depends on the source sentence.
 
-    ``marginalises`` is True for a reorderer that leaves the sum over orders to the head (the exact objective): its
-    states come back in the original order in training, with the distribution beside them.
+    Attributes:
+        sums_over_orders: whether the head sums over all orders itself (the exact objective). In training the states
+            then keep their original order, and come with the distribution over orders.
     """
 
-    marginalises: bool = False
+    sums_over_orders: bool = False
 
     @abstractmethod
     def forward(
@@ -51,12 +52,10 @@ class Reorderer(nn.Module, ABC):
         lengths: Int[Tensor, " batch"],
         states: Float[Tensor, "batch n width"],
     ) -> Reordering:
-        """Reorder the states of the head.
-
-        In training mode by the reorderer's objective, in evaluation mode by its decoding.
+        """Reorder the states: by the reorderer's objective in training mode, by its decoding in evaluation mode.
 
         Args:
-            source: word numbers, padded.
-            lengths: of the sentences.
+            source: the token ids, padded.
+            lengths: the lengths of the sentences.
             states: what the head reads of each word (its embeddings, without context), in the original order.
         """

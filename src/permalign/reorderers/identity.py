@@ -1,14 +1,14 @@
-"""The reorderer of systems that do not reorder."""
+"""The reorderer of models that do not reorder."""
 
 from torch import Tensor
 
 from permalign.reorderers.base import Reorderer, Reordering
-from permalign.reorderers.discrete import identity_order
+from permalign.reorderers.discrete_order import identity_order
 from permalign.shapes import Float, Int
 
 
 class IdentityReorderer(Reorderer):
-    """Leaves all words where they are (``none``).
+    """Keeps all words in their positions (``none``).
 
     >>> import torch
     >>> source, states = torch.tensor([[7, 5, 4]]), torch.randn(1, 3, 2)
@@ -22,5 +22,5 @@ class IdentityReorderer(Reorderer):
         lengths: Int[Tensor, " batch"],
         states: Float[Tensor, "batch n width"],
     ) -> Reordering:
-        """The states as they are."""
+        """Return the states unchanged."""
         return Reordering(states, order=identity_order(source))

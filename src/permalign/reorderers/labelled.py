@@ -1,4 +1,4 @@
-"""A reorderer whose trees carry latent labels: a grammar that is learned, and can be read."""
+"""A reorderer whose trees carry latent labels: it learns a grammar that people can read."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, cast, get_args
@@ -8,141 +8,148 @@ from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one
 from permalign.reorderers.base import Distribution
-from permalign.reorderers.reading import SourceReader
+from permalign.reorderers.inversion_prior import InversionPrior
+from permalign.reorderers.source_encoder import SourceEncoder
 from permalign.reorderers.split_scorer import SplitScorer
-from permalign.reorderers.trees import Decoding, Objective, TreeReorderer, require_choice
+from permalign.reorderers.tree import Decoding, Objective, TreeReorderer, require_choice
 from permalign.shapes import Int
 from permalign.structures import LabelledPermutation, LearnedGrammar, read_grammar
 
 Features = Literal["token", "encoding"]
 
 
+class LabelGrammar(nn.Module):
+    """The learned scores of a grammar over K latent labels, the same for all sentences.
+
+    Args:
+        num_labels: K, the number of labels.
+        init_std: the standard deviation of the initial scores; above 0, for labels that start equal stay equal.
+
+    Attributes:
+        rules: ``(orientation, K, K, K)``, the scores of rules by orientation, parent, left child and right child.
+        root: ``(K,)``, the scores of the root's label.
+    """
+
+    def __init__(self, num_labels: int, init_std: float) -> None:
+        super().__init__()
+        require_at_least_one(num_labels=num_labels)
+        if not init_std > 0:
+            raise ValueError(
+                f"init_std is {init_std}, but must be above 0: labels that start equal stay equal."
+            )
+        self.num_labels, self.init_std = num_labels, init_std
+        self.rules = nn.Parameter(init_std * torch.randn(2, num_labels, num_labels, num_labels))
+        self.root = nn.Parameter(init_std * torch.randn(num_labels))
+
+
 class LabelledReorderer(TreeReorderer):
-    """A global grammar over K latent labels, whose words get their labels from what they are.
+    """Reorders by a global grammar over latent labels; a word's label scores depend on the word or its encoding.
 
     A separable reorderer must read from its encoder all that a rule should know, and encoders do not extrapolate to
-    deeper sentences. Here trees remember: a rule's weight depends on the labels of the node and of its two parts, and
-    on nothing else, so that what holds at one depth holds at all. With ``features="token"`` there is no encoder at
-    all: a word's labels depend on the word alone.
+    deeper sentences. Here trees remember: a rule's score depends on the labels of the node and of its two children,
+    and on nothing else, so that what holds at one depth holds at all. With ``features="token"`` and no split scores
+    there is no encoder at all.
 
     Objectives and decodings are those of `TreeReorderer`; inside sums are O(n^3 K^2 + n^2 K^3), matrices and exact
     tagging likelihoods O(n^4 K^2 + n^3 K^3).
 
     Args:
-        words: the size of the vocabulary, with the specials.
-        embedding: the width of the words' vectors, where there are any.
-        labels: how many, K.
-        features: what a word's label weights come from: the ``token`` itself (a table; a linear map where embeddings
-            are given), or its ``encoding`` in context.
-        split_scores: whether to add scores of splits, from a `SplitScorer` over the encoding.
-        scale: of the initial weights, drawn from N(0, scale^2). Labels are alike at zero, so it must be above it.
-        embeddings: vectors to share with a head (see `SourceReader`); None makes new ones.
-        encoder: ``bilstm``, ``transformer``, ``sums``, or ``none`` where the vectors have their context already.
-        width: of the encoder's states, even.
-        layers: of the encoder.
-        attention_heads: of a Transformer.
-        sums: of an encoder that sums.
-        hidden: units of the split scorer; None means 4 * width.
-        dropout: of the encoder and of the split scorer's hidden layer.
-        objective, decoding, temperature, samples, inversion_rate, inversion_weight: see `TreeReorderer`.
+        grammar: the scores of rules and of the root's label.
+        vocab_size: the size of the source vocabulary, special tokens included.
+        source_encoder: reads the source; None if neither label scores nor split scores need it.
+        features: what a word's label scores are computed from: the ``token`` itself, or its ``encoding`` in context.
+        embeddings: embeddings shared with the head, from which a linear layer computes the label scores of a
+            ``token``; None for a table of scores by token id.
+        scorer_hidden_size: the number of hidden units of a `SplitScorer` over the encoding, whose scores are added to
+            those of rules; None for no scores of splits.
+        dropout: dropout on the hidden units of the split scorer.
+        objective, decoding, temperature, num_samples, inversion_prior: see `TreeReorderer`.
 
-    >>> reorderer = LabelledReorderer(words=9, embedding=6, labels=3).eval()
+    >>> grammar = LabelGrammar(num_labels=3, init_std=0.5)
+    >>> reorderer = LabelledReorderer(grammar, vocab_size=9, objective="exact", decoding="viterbi").eval()
     >>> source, lengths = torch.tensor([[4, 5, 6, 7], [8, 4, 0, 0]]), torch.tensor([4, 2])
     >>> reordering = reorderer(source, lengths, torch.randn(2, 4, 3))
-    >>> reordering.states.shape, reordering.order[1, 2:]  # padding keeps its place
+    >>> reordering.states.shape, reordering.order[1, 2:]  # padding keeps its position
     (torch.Size([2, 4, 3]), tensor([2, 3]))
     """
 
     def __init__(
         self,
-        words: int,
-        embedding: int,
+        grammar: LabelGrammar,
         *,
-        labels: int = 8,
+        vocab_size: int,
+        objective: Objective,
+        decoding: Decoding,
+        source_encoder: SourceEncoder | None = None,
         features: Features = "token",
-        split_scores: bool = False,
-        scale: float = 0.5,
         embeddings: nn.Module | None = None,
-        encoder: str = "bilstm",
-        width: int = 256,
-        layers: int = 1,
-        attention_heads: int = 4,
-        sums: int = 4,
-        hidden: int | None = None,
+        scorer_hidden_size: int | None = None,
         dropout: float = 0.0,
-        objective: Objective = "exact",
-        decoding: Decoding = "viterbi",
         temperature: float = 1.0,
-        samples: int = 4,
-        inversion_rate: float | None = None,
-        inversion_weight: float = 1.0,
+        num_samples: int = 4,
+        inversion_prior: InversionPrior | None = None,
     ) -> None:
         super().__init__(
             objective=objective,
             decoding=decoding,
             temperature=temperature,
-            samples=samples,
-            inversion_rate=inversion_rate,
-            inversion_weight=inversion_weight,
+            num_samples=num_samples,
+            inversion_prior=inversion_prior,
         )
         require_choice("features", features, get_args(Features))
-        require_at_least_one(labels=labels, embedding=embedding)
-        if not scale > 0:
-            raise ValueError(f"scale is {scale}, but must be above 0: labels that begin alike stay alike.")
-        self.features, self.labels, self.words = features, labels, words
-        self.rules = nn.Parameter(scale * torch.randn(2, labels, labels, labels))
-        self.root = nn.Parameter(scale * torch.randn(labels))
-        self.reader: SourceReader | None = None
-        if features == "encoding" or split_scores:
-            self.reader = SourceReader(
-                words,
-                embedding,
-                embeddings=embeddings,
-                encoder=encoder,
-                width=width,
-                layers=layers,
-                attention_heads=attention_heads,
-                sums=sums,
-                dropout=dropout,
+        self.features, self.grammar = features, grammar
+        self.source_encoder = source_encoder
+        if source_encoder is None and (features == "encoding" or scorer_hidden_size is not None):
+            raise ValueError(
+                "source_encoder is None, but the features 'encoding' and scores of splits are computed from its "
+                "states. Pass a SourceEncoder."
             )
-        self.scorer = (
-            SplitScorer(width, 4 * width if hidden is None else hidden, dropout) if split_scores else None
-        )
-        self.token_labels = self._token_labels(words, embeddings, width, scale)
-
-    def _token_labels(self, words: int, embeddings: nn.Module | None, width: int, scale: float) -> nn.Module:
-        """What turns a word (or its encoding) into weights of its labels."""
-        if self.features == "encoding":
-            return nn.Linear(width, self.labels)
-        if embeddings is None:
-            table = nn.Embedding(words, self.labels)
-            nn.init.normal_(table.weight, std=scale)
-            return table
-        return nn.Sequential(embeddings, nn.Linear(cast(int, embeddings.embedding_dim), self.labels))
+        encoding_size = 0 if source_encoder is None else source_encoder.hidden_size
+        self.scorer: SplitScorer | None = None
+        if scorer_hidden_size is not None:
+            self.scorer = SplitScorer(encoding_size, scorer_hidden_size, dropout)
+        self.token_labels: nn.Module
+        if features == "encoding":
+            self.token_labels = nn.Linear(encoding_size, grammar.num_labels)
+        elif embeddings is None:
+            table = nn.Embedding(vocab_size, grammar.num_labels)
+            nn.init.normal_(table.weight, std=grammar.init_std)
+            self.token_labels = table
+        else:
+            project = nn.Linear(cast(int, embeddings.embedding_dim), grammar.num_labels)
+            self.token_labels = nn.Sequential(embeddings, project)
 
     def extra_repr(self) -> str:
-        """What `repr` says beside the layers."""
-        return f"labels={self.labels}, objective={self.objective!r}, decoding={self.decoding!r}"
+        """What `repr` shows besides the layers."""
+        return (
+            f"num_labels={self.grammar.num_labels}, objective={self.objective!r}, decoding={self.decoding!r}"
+        )
 
     def distribution(
         self, source: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]
     ) -> LabelledPermutation:
-        """Over the labelled derivations of every sentence."""
-        states = None if self.reader is None else self.reader(source, lengths, fences=True)
-        tokens: Tensor
+        """The distribution over the labelled derivations of every sentence."""
+        states = (
+            None if self.source_encoder is None else self.source_encoder(source, lengths, add_boundaries=True)
+        )
+        token_scores: Tensor
         if self.features == "token":
-            tokens = self.token_labels(source)
+            token_scores = self.token_labels(source)
         else:
             assert states is not None
-            tokens = self.token_labels(states[:, 1:-1])
-        splits = None if self.scorer is None else self.scorer(states, lengths)
-        return LabelledPermutation(self.rules, tokens, splits, lengths, self.root, validate_args=False)
+            token_scores = self.token_labels(states[:, 1:-1])
+        split_scores = None if self.scorer is None else self.scorer(states, lengths)
+        return LabelledPermutation(
+            self.grammar.rules, token_scores, split_scores, lengths, self.grammar.root, validate_args=False
+        )
 
-    def grammar(self, batches: Iterable[tuple[Tensor, Tensor, Sequence[Sequence[str]]]]) -> LearnedGrammar:
-        """What it has learned, by its use on some sentences: rules and labels, most used first; see `read_grammar`.
+    def learned_grammar(
+        self, batches: Iterable[tuple[Tensor, Tensor, Sequence[Sequence[str]]]]
+    ) -> LearnedGrammar:
+        """Show what was learned, by its use on given sentences: rules and labels, most used first; see `read_grammar`.
 
         Args:
-            batches: word numbers, lengths, and the words themselves.
+            batches: token ids, lengths, and the words themselves.
         """
         training = self.training
         self.eval()
@@ -154,7 +161,7 @@ class LabelledReorderer(TreeReorderer):
         finally:
             self.train(training)
 
-    def copied(self, distribution: Distribution, copies: int) -> Distribution:
-        """The distributions of a batch, all of them ``copies`` times in a row."""
+    def repeat_batch(self, distribution: Distribution, copies: int) -> Distribution:
+        """The distributions of a batch, the whole batch repeated ``copies`` times."""
         assert isinstance(distribution, LabelledPermutation)
         return distribution.repeat(copies)

@@ -4,33 +4,34 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one, shape_of
-from permalign.encoders.base import padding
+from permalign.encoders.base import padding_mask
 from permalign.reorderers.base import Reorderer, Reordering
 from permalign.shapes import Float, Int
 
 
 class LocalReorderer(Reorderer):
-    """Mixes each word's state with those of its neighbours, by one gate for each place of a window.
+    """Mixes each word's state with those of its neighbours, by one gate for each position of a window.
 
         g_t = sigmoid(W [e_{t-tau} ; ... ; e_{t+tau}] + b)          h_t = tanh(sum_i g_{t,i} e_{t-tau+i})
 
-    It reads the head's own states and moves no word for good, so there is neither a matrix nor an order. What lies
-    outside a sentence counts as zero. O(n tau^2 width).
+    It mixes the head's own states and moves no word entirely, so there is neither a matrix nor an order. States
+    outside a sentence are zero. O(n tau^2 input_size).
 
     Args:
-        width: of the head's states.
-        reach: how many words to each side the window holds, tau; the paper has 3.
+        input_size: the size of the head's states.
+        window_radius: tau, the number of neighbours on each side; the paper has 3.
 
-    >>> reorderer = LocalReorderer(width=4, reach=1)
+    >>> reorderer = LocalReorderer(input_size=4, window_radius=1)
     >>> reorderer.gates
     Linear(in_features=12, out_features=3, bias=True)
     """
 
-    def __init__(self, width: int, reach: int = 3) -> None:
+    def __init__(self, input_size: int, window_radius: int) -> None:
         super().__init__()
-        require_at_least_one(width=width, reach=reach)
-        self.width, self.reach = width, reach
-        self.gates = nn.Linear((2 * reach + 1) * width, 2 * reach + 1)
+        require_at_least_one(input_size=input_size, window_radius=window_radius)
+        self.input_size, self.window_radius = input_size, window_radius
+        window = 2 * window_radius + 1
+        self.gates = nn.Linear(window * input_size, window)
 
     def forward(
         self,
@@ -38,15 +39,16 @@ class LocalReorderer(Reorderer):
         lengths: Int[Tensor, " batch"],
         states: Float[Tensor, "batch n width"],
     ) -> Reordering:
-        """The mixed states, zero at padding."""
-        if states.shape[-1] != self.width:
+        """Mix the states; those at padding are zero."""
+        if states.shape[-1] != self.input_size:
             raise ValueError(
-                f"states has shape {shape_of(states)}, but this reorderer mixes states of width {self.width}. "
-                f"Build it with width={states.shape[-1]}."
+                f"states has shape {shape_of(states)}, but this reorderer mixes states of size {self.input_size}. "
+                f"Build it with input_size={states.shape[-1]}."
             )
-        outside = padding(lengths, states.shape[1])[..., None]
-        bordered = nn.functional.pad(states.masked_fill(outside, 0), (0, 0, self.reach, self.reach))
-        windows = bordered.unfold(1, 2 * self.reach + 1, 1).transpose(2, 3)  # (batch, n, place, width)
-        gates = torch.sigmoid(self.gates(windows.flatten(2)))  # (batch, n, place)
+        padding = padding_mask(lengths, states.shape[1])[..., None]
+        radius = self.window_radius
+        bordered = nn.functional.pad(states.masked_fill(padding, 0), (0, 0, radius, radius))
+        windows = bordered.unfold(1, 2 * radius + 1, 1).transpose(2, 3)  # (batch, n, window, input_size)
+        gates = torch.sigmoid(self.gates(windows.flatten(2)))  # (batch, n, window)
         mixed = torch.tanh((gates[..., None, :] @ windows).squeeze(2))
-        return Reordering(mixed.masked_fill(outside, 0))
+        return Reordering(mixed.masked_fill(padding, 0))

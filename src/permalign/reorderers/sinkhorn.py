@@ -1,81 +1,57 @@
-"""A reorderer without trees: relaxed one-to-one matchings of words and positions (Mena et al., 2018)."""
+"""A reorderer without trees: relaxed one-to-one matchings of words to positions (Mena et al., 2018)."""
 
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from permalign.checks import require_at_least_one
 from permalign.reorderers.base import Reorderer, Reordering
-from permalign.reorderers.discrete import matrix_of_order, take_order
-from permalign.reorderers.reading import SourceReader
+from permalign.reorderers.discrete_order import matrix_of_order, take_order
+from permalign.reorderers.source_encoder import SourceEncoder
 from permalign.shapes import Float, Int
 from permalign.structures.sinkhorn import best_matching, sinkhorn_matrix
 
 
 class SinkhornReorderer(Reorderer):
-    """Sinkhorn attention: each position asks, each token answers, and normalisation keeps them one to one.
+    """Sinkhorn attention: positions query tokens, and normalisation makes the attention one to one.
 
         score(position, token) = query(state of the position) . key(state of the token)
         M = sinkhorn((score + Gumbel noise) / temperature)
 
-    A position's state is that of the word which stands there at first. There is noise in training alone; a lower
+    A position's state is that of the word which stands there in the source. Noise is added in training only; a lower
     temperature brings the matrix nearer to a single permutation. Any permutation can be learned, separable or not.
-    O(n^2 (width + iterations)).
+    O(n^2 (hidden_size + num_iterations)).
 
     Args:
-        words: the size of the vocabulary, with the specials.
-        embedding: the width of the words' vectors.
-        embeddings: vectors to share with a head (see `SourceReader`); None makes new ones.
-        encoder: ``bilstm``, ``transformer``, ``sums``, or ``none`` where the vectors have their context already.
-        width: of the states, queries and keys.
-        layers: of the encoder.
-        attention_heads: of a Transformer.
-        sums: of an encoder that sums.
-        dropout: of the encoder.
-        temperature: above 0.
-        iterations: how many turns of normalisation.
-        hungarian: at test time take the best matching, a true permutation (needs SciPy), not the relaxed one.
+        source_encoder: reads the source; queries and keys have the size of its states.
+        num_iterations: the number of row and column normalisations; the paper has 32.
+        temperature: the temperature of the relaxation, above 0.
+        hungarian: whether to take the best matching at test time, a true permutation (needs SciPy), instead of the
+            relaxed one.
     """
 
     def __init__(
         self,
-        words: int,
-        embedding: int,
+        source_encoder: SourceEncoder,
         *,
-        embeddings: nn.Module | None = None,
-        encoder: str = "bilstm",
-        width: int = 256,
-        layers: int = 1,
-        attention_heads: int = 4,
-        sums: int = 4,
-        dropout: float = 0.0,
+        num_iterations: int,
         temperature: float = 1.0,
-        iterations: int = 32,
         hungarian: bool = False,
     ) -> None:
         super().__init__()
         if not temperature > 0:
             raise ValueError(f"temperature is {temperature}, but must be above 0.")
-        if iterations < 1:
-            raise ValueError(f"iterations is {iterations}, but must be at least 1. The paper has 32.")
-        self.reader = SourceReader(
-            words,
-            embedding,
-            embeddings=embeddings,
-            encoder=encoder,
-            width=width,
-            layers=layers,
-            attention_heads=attention_heads,
-            sums=sums,
-            dropout=dropout,
-        )
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, width, bias=False)
-        self.temperature, self.iterations, self.hungarian = temperature, iterations, hungarian
+        require_at_least_one(num_iterations=num_iterations)
+        self.source_encoder = source_encoder
+        size = source_encoder.hidden_size
+        self.query = nn.Linear(size, size, bias=False)
+        self.key = nn.Linear(size, size, bias=False)
+        self.temperature, self.num_iterations, self.hungarian = temperature, num_iterations, hungarian
 
     def extra_repr(self) -> str:
-        """What `repr` says beside the layers."""
-        return f"temperature={self.temperature}, iterations={self.iterations}, hungarian={self.hungarian}"
+        """What `repr` shows besides the layers."""
+        return f"temperature={self.temperature}, num_iterations={self.num_iterations}, hungarian={self.hungarian}"
 
     def forward(
         self,
@@ -83,21 +59,21 @@ class SinkhornReorderer(Reorderer):
         lengths: Int[Tensor, " batch"],
         states: Float[Tensor, "batch n width"],
     ) -> Reordering:
-        """The states mixed by the relaxed matching; with ``hungarian`` at test time in the best matching's order."""
+        """Mix the states by the relaxed matching; at test time, with ``hungarian``, put them into the best order."""
         scores = self.scores(source, lengths)
         if self.hungarian and not self.training:
             order = best_matching(scores, lengths)
             return Reordering(take_order(states, order), matrix=matrix_of_order(order, states), order=order)
         if self.training:
             scores = scores + _gumbel(scores)
-        matrix = sinkhorn_matrix(scores / self.temperature, lengths, self.iterations)
+        matrix = sinkhorn_matrix(scores / self.temperature, lengths, self.num_iterations)
         return Reordering(matrix @ states, matrix=matrix)
 
     def scores(
         self, source: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch position token"]:
-        """How well each token suits each position, before noise and temperature."""
-        states = self.reader(source, lengths)
+        """The scores of all pairs of positions and tokens, before noise and temperature."""
+        states = self.source_encoder(source, lengths)
         return cast(Tensor, self.query(states) @ self.key(states).mT)
 
 

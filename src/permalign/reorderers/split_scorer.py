@@ -1,4 +1,4 @@
-"""Scores for every split of a sentence, from the states of a BiLSTM over it."""
+"""Scores for every split of a sentence, computed from the states of a BiLSTM over it."""
 
 import torch
 from torch import Tensor, nn
@@ -25,61 +25,62 @@ class SplitScorer(nn.Module):
         relu( -L_i  +  (L_j - R_j + bias)  +  R_k )
 
     Two projections of n + 1 fenceposts replace O(n^3) rows; what remains is elementwise and fused into one kernel
-    that recomputes hidden states in its backward pass. O(n width hidden + n^3 hidden) time, O(n hidden + n^3) memory.
+    that recomputes hidden states in its backward pass. O(n input_size hidden_size + n^3 hidden_size) time,
+    O(n hidden_size + n^3) memory.
     Dropout is drawn independently for every split and hidden unit.
 
     Args:
-        width: of the states; the first half is the forward LSTM's, the second half the backward one's.
-        hidden: units of the hidden layer (the paper has 4 * width).
-        dropout: the rate at which hidden units are dropped in training, 0 <= dropout < 1.
+        input_size: the size of the states; the first half is the forward LSTM's, the second half the backward one's.
+        hidden_size: the number of hidden units (the paper has 4 * input_size).
+        dropout: dropout on the hidden units, 0 <= dropout < 1.
 
-    >>> scorer = SplitScorer(width=8, hidden=32, dropout=0.1)
+    >>> scorer = SplitScorer(input_size=8, hidden_size=32, dropout=0.1)
     >>> states = torch.randn(2, 7, 8)  # BOS, five words, EOS
     >>> scorer(states).shape  # twenty splits, straight and inverted
     torch.Size([2, 20, 2])
     """
 
-    def __init__(self, width: int, hidden: int, dropout: float = 0.0) -> None:
+    def __init__(self, input_size: int, hidden_size: int, dropout: float = 0.0) -> None:
         super().__init__()
-        if width < 2 or width % 2:
-            raise ValueError(f"width is {width}, but must be even: a forward and a backward half.")
-        require_at_least_one(hidden=hidden)
+        require_at_least_one(input_size=input_size, hidden_size=hidden_size)
         require_dropout(dropout)
-        self.width, self.hidden, self.dropout = width, hidden, dropout
-        self.first = nn.Linear(2 * width, hidden)
-        self.second = nn.Linear(hidden, 2)
+        if input_size % 2:
+            raise ValueError(f"input_size is {input_size}, but must be even: a forward and a backward half.")
+        self.input_size, self.hidden_size, self.dropout = input_size, hidden_size, dropout
+        self.first = nn.Linear(2 * input_size, hidden_size)
+        self.second = nn.Linear(hidden_size, 2)
 
     def extra_repr(self) -> str:
-        """What `repr` says beside the layers."""
-        return f"width={self.width}, hidden={self.hidden}, dropout={self.dropout}"
+        """What `repr` shows besides the layers."""
+        return f"input_size={self.input_size}, hidden_size={self.hidden_size}, dropout={self.dropout}"
 
     def forward(
-        self, states: Float[Tensor, "batch posts width"], lengths: Int[Tensor, " batch"] | None = None
+        self, states: Float[Tensor, "batch posts input_size"], lengths: Int[Tensor, " batch"] | None = None
     ) -> Float[Tensor, "batch splits 2"]:
         """Packed scores ``(batch, T, 2)`` for `permalign.SeparablePermutation`.
 
         Args:
-            states: ``(batch, n + 2, width)``, of a BiLSTM over BOS, the n words and EOS. In a shorter sentence EOS
-                follows its last word, and what comes after is padding.
-            lengths: ``(batch,)``, the number of words of every sentence; None means n. Zero at padding.
+            states: ``(batch, n + 2, input_size)``, the states of a BiLSTM over BOS, the n words and EOS. In a shorter
+                sentence EOS follows the last word, and the rest is padding.
+            lengths: ``(batch,)``, the number of words of every sentence; None for n. Scores are zero at padding.
         """
         require_floats({"first.weight": self.first.weight, "states": states})
-        if states.dim() != 3 or states.shape[1] < 3 or states.shape[2] != self.width:
+        if states.dim() != 3 or states.shape[1] < 3 or states.shape[2] != self.input_size:
             raise ValueError(
-                f"states has shape {shape_of(states)}, but must be (batch, n + 2, {self.width}): "
+                f"states has shape {shape_of(states)}, but must be (batch, n + 2, {self.input_size}): "
                 "BOS, at least one word, and EOS."
             )
         lengths = require_lengths("lengths", lengths, "states", states, states.shape[1] - 2)
         require_range("lengths", lengths, "states", states, states.shape[1] - 2)
         beyond = torch.arange(states.shape[1], device=states.device) >= lengths[:, None] + 2
-        states = states.masked_fill(beyond[..., None], 0.0)  # whatever stands in the padding, NaN included
-        half = self.width // 2
+        states = states.masked_fill(beyond[..., None], 0.0)  # padding may hold anything, NaN included
+        half = self.input_size // 2
         # F_i = [f_i ; -b_{i+1}], i = 0..n
         fenceposts = torch.cat([states[:, :-1, :half], -states[:, 1:, half:]], dim=-1)
-        left_weight, right_weight = self.first.weight.split(self.width, dim=1)
+        left_weight, right_weight = self.first.weight.split(self.input_size, dim=1)
         dropout = self.dropout if self.training else 0.0
         seed = torch.randint(2**62, ()) if dropout > 0 else torch.zeros((), dtype=torch.int64)
-        with torch.autocast(states.device.type, enabled=False):  # exact inference wants full precision
+        with torch.autocast(states.device.type, enabled=False):  # exact inference needs full precision
             left, right = fenceposts @ left_weight.T, fenceposts @ right_weight.T  # (batch, n + 1, hidden)
             return kernels.split_scores(
                 -left,

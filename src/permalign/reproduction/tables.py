@@ -6,10 +6,10 @@ from permalign.errors import UsageError, unknown_name
 from permalign.reproduction.cells import Column, Evaluation, Row, Table
 from permalign.reproduction.systems import System, both_decodings, condition_settings
 
-PREFIX_SUM = ("model.reorderer.encoder=sums", "model.reorderer.straight=free")
+PREFIX_SUM = ("model.reorderer.encoder.kind=prefix_sum", "model.reorderer.score_straight_rules=false")
 BEST_OF_FOUR = {
     "arithmetic": (
-        "model.reorderer.width=128",
+        "model.reorderer.encoder.hidden_size=128",
         "training.restarts=4",
         "training.restart_steps=1000",  # all
     ),
@@ -44,7 +44,7 @@ _DIAGNOSTIC = (
         for system in both_decodings(
             f"{objective}-prefix-sum",
             f"{objective.capitalize()}, prefix sums",
-            {"arithmetic": f"{objective}-counting", "scan": objective},
+            {"arithmetic": f"{objective}-prefix-sum", "scan": objective},
             {"arithmetic": (), "scan": PREFIX_SUM},
         )
     ),
@@ -61,7 +61,7 @@ def table2() -> Table:
         (Column("scan-len", "SCAN-SP LEN"), "scan", (), Evaluation("len/test")),
     ]
     for depth in DEEPER + DEEPEST:
-        settings = (f"task.depth={depth}", *(("task.longest=60",) if depth in DEEPEST else ()))
+        settings = (f"task.depth={depth}", *(("task.max_length=60",) if depth in DEEPEST else ()))
         column = Column(f"arithmetic-depth-{depth}", f"Arithmetic depth {depth}")
         columns.append((column, "arithmetic", (), Evaluation(f"depth-{depth}/test", settings)))
     return Table(
@@ -89,11 +89,11 @@ def table2() -> Table:
 # --- Table 3 -------------------------------------------------------------------------------------------------
 
 CONSTRAINED: dict[str, Any] = {"constrained": True, "beam": 5}
-ENSEMBLE = ("model.together=3",)
+ENSEMBLE = ("model.ensemble_size=3",)
 EXACT = {"en": "exact", "zh": "exact-window", "de": "exact-window"}
-RERANKED = {"en": "both-ways", "zh": "both-ways-window", "de": "both-ways-window"}
+RERANKED = {"en": "exact-reranked", "zh": "exact-window-reranked", "de": "exact-window-reranked"}
 """Chosen on held-out templates and lengths; in German, on lengths only."""
-LINKED = ("text.source.names=true",)
+LINKED = ("text.source.link_entities=true",)
 ENGLISH = ("en-iid", "en-temp", "en-len")
 """Geobase has the English names of entities; and the rows of the other languages have windows already."""
 
@@ -189,7 +189,7 @@ _PARSERS = (
     *(
         System(
             Row(key, f"Exact transduction, constrained, reranked, entities linked{title}", ours=True),
-            "names",
+            "exact-window-reranked-linked",
             settings,
             evaluation=CONSTRAINED,
             columns=ENGLISH,
@@ -233,8 +233,8 @@ def table3() -> Table:
             "Reranked: the outputs that the beam finds are ranked by their likelihood and by that of the question "
             "given the output, which an inverse model computes.",
             "Entities linked: every name in Geobase is replaced by the kinds of entity that it may name "
-            "(`text.source.names`), without looking at the program. The paper masks names in programs only. NQG, "
-            "which gets 61.9 on EN TEMP and 37.4 on EN LEN, masks them in questions as well.",
+            "(`text.source.link_entities`), without looking at the program. The paper masks names in programs only. "
+            "NQG, which gets 61.9 on EN TEMP and 37.4 on EN LEN, masks them in questions as well.",
         ),
     )
 
@@ -321,11 +321,11 @@ def table5() -> Table:
 # --- What helps ----------------------------------------------------------------------------------------------
 
 _VARIANTS = (
-    ("three-words", "Up to three words for a word", "exact", ("model.head.longest_segment=3",)),
+    ("three-words", "Up to three words for a word", "exact", ("model.head.max_segment_length=3",)),
     ("exact", "One word for a word", "exact", ()),
-    ("phrases", "One word for a phrase of up to two", "exact", ("model.head.longest_phrase=2",)),
+    ("phrases", "One word for a phrase of up to two", "exact", ("model.head.max_phrase_length=2",)),
     ("window", "Windows, one word", "exact-window", ()),
-    ("window-phrases", "Windows, phrases of up to two", "exact-window", ("model.head.longest_phrase=2",)),
+    ("window-phrases", "Windows, phrases of up to two", "exact-window", ("model.head.max_phrase_length=2",)),
     ("labelled", "Windows, one word, labels", "labelled", ()),
     ("window-linked", "Windows, one word, entities linked", "exact-window", LINKED),
 )
@@ -354,9 +354,14 @@ def ablation() -> Table:
             columns=(f"{language}-temp_tune", f"{language}-len"),
         )
         for key, title, experiment, language in (
-            ("reranked", "One word for a word", "both-ways", "en"),
-            ("window-reranked", "Windows, one word", "both-ways-window", "zh"),
-            ("window-linked-reranked", "Windows, one word, entities linked", "names", "en"),
+            ("reranked", "One word for a word", "exact-reranked", "en"),
+            ("window-reranked", "Windows, one word", "exact-window-reranked", "zh"),
+            (
+                "window-linked-reranked",
+                "Windows, one word, entities linked",
+                "exact-window-reranked-linked",
+                "en",
+            ),
         )
     ]
     return Table(

@@ -48,7 +48,7 @@ class Arithmetic(Task):
         seed: draws everything that is generated.
         depth: adds a split ``depth-K/test`` of up to 1,000 different expressions of exactly this derivation
             depth, from a probabilistic grammar (see `DepthSampler`).
-        longest: the largest number of tokens of those.
+        max_length: the largest number of tokens of those.
         published: read the IID part from the authors' files instead of generating it.
         data_dir: the folder with ``arithmetic/train_10k.tsv`` and its companions.
     """
@@ -61,7 +61,7 @@ class Arithmetic(Task):
         notation: Literal["postfix", "prefix"] = "postfix",
         seed: int = 0,
         depth: int | None = None,
-        longest: int = 200,
+        max_length: int = 200,
         published: bool = False,
         data_dir: str | Path | None = None,
     ) -> None:
@@ -72,7 +72,7 @@ class Arithmetic(Task):
         self.depth = depth
         self.published = published
         self.data_dir = data_dir
-        self._sampler = None if depth is None else DepthSampler(depth, longest)
+        self._sampler = None if depth is None else DepthSampler(depth, max_length)
 
     @property
     def splits(self) -> tuple[str, ...]:  # noqa: D102

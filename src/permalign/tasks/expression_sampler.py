@@ -26,25 +26,25 @@ class DepthSampler:
 
     Args:
         depth: the derivation depth of all expressions.
-        longest: the largest number of tokens (an expression has 4 for each operator, plus 1).
+        max_length: the largest number of tokens (an expression has 4 for each operator, plus 1).
     """
 
-    def __init__(self, depth: int, longest: int) -> None:
+    def __init__(self, depth: int, max_length: int) -> None:
         if depth < DEPTH_OF_A_DIGIT:
             raise ValueError(f"depth is {depth}; a single digit has depth {DEPTH_OF_A_DIGIT} already.")
         self._nesting = depth - DEPTH_OF_A_DIGIT
         if self._nesting > DEEPEST:
             raise ValueError(f"depth is {depth}; {DEEPEST + DEPTH_OF_A_DIGIT} is the most.")
         needed = 4 * self._nesting + 1
-        if longest < needed:
-            raise ValueError(f"longest is {longest}, but depth {depth} takes at least {needed} tokens.")
-        self._exact, self._bounded = _shape_counts(self._nesting, (longest - 1) // 4)
+        if max_length < needed:
+            raise ValueError(f"max_length is {max_length}, but depth {depth} takes at least {needed} tokens.")
+        self._exact, self._bounded = _shape_counts(self._nesting, (max_length - 1) // 4)
 
     @property
     def count(self) -> int:
         """How many different expressions there are to draw.
 
-        >>> DepthSampler(depth=4, longest=200).count
+        >>> DepthSampler(depth=4, max_length=200).count
         400
         """
         sizes = enumerate(self._exact[self._nesting])

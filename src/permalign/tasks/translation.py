@@ -70,7 +70,7 @@ class Aligned(PartitionedTask):
         source_file: what a model reads, tokens separated by spaces.
         target_file: what it should write.
         shortest: leave out pairs whose measured side has fewer tokens.
-        longest: leave out pairs whose measured side has more tokens.
+        max_length: leave out pairs whose measured side has more tokens.
         longest_in_train: adds the condition ``len``: longer pairs are not trained on but halved into dev and
             test.
         dev_size: how many pairs the ``iid`` condition holds out as dev; by default a tenth.
@@ -92,7 +92,7 @@ class Aligned(PartitionedTask):
         target_file: str | Path,
         *,
         shortest: int = 1,
-        longest: int | None = None,
+        max_length: int | None = None,
         longest_in_train: int | None = None,
         dev_size: int | None = None,
         test_size: int | None = None,
@@ -101,7 +101,7 @@ class Aligned(PartitionedTask):
         self._source_file = Path(source_file)
         self._target_file = Path(target_file)
         self._shortest = shortest
-        self._longest = longest
+        self._longest = max_length
         self._longest_in_train = longest_in_train
         self._dev_size = dev_size
         self._test_size = test_size
@@ -157,7 +157,7 @@ class ChineseEnglish(Aligned):
         target_file: str | Path,
         *,
         shortest: int = 4,
-        longest: int = 30,
+        max_length: int = 30,
         longest_in_train: int = 29,
         dev_size: int = 2000,
         test_size: int = 2000,
@@ -167,7 +167,7 @@ class ChineseEnglish(Aligned):
             source_file,
             target_file,
             shortest=shortest,
-            longest=longest,
+            max_length=max_length,
             longest_in_train=longest_in_train,
             dev_size=dev_size,
             test_size=test_size,

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from permalign.options.run import RunOptions
     from permalign.training.averaging import average
     from permalign.training.experiments import load_experiment
     from permalign.training.launch import resume, train
-    from permalign.training.options import RunOptions
 
 __all__ = ["RunOptions", "average", "load_experiment", "resume", "train"]
 

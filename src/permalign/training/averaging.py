@@ -45,7 +45,7 @@ def average(
     if len(folders) < 2:
         raise ConfigError(
             f"an average needs at least two models, but found {len(folders)}. Name several folders, or a run that "
-            "keeps several checkpoints (training.keep: 5)."
+            "keeps several checkpoints (training.keep_checkpoints: 5)."
         )
     first, *others = (Transducer.from_pretrained(folder) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):
@@ -65,7 +65,9 @@ def average(
 
 def _kind(model: Transducer, of: str) -> tuple[object, ...]:
     """What models must have in common; how many each holds does not matter for probabilities."""
-    options = model.options.model_copy(update={"together": 1}) if of == "probabilities" else model.options
+    options = (
+        model.options.model_copy(update={"ensemble_size": 1}) if of == "probabilities" else model.options
+    )
     return options, model.source, model.target
 
 
@@ -86,7 +88,7 @@ def _side_by_side(models: Sequence[Transducer]) -> Transducer:
     """A model that has all of them as its members."""
     found = [member for model in models for member in model.members]
     first = found[0]
-    options = first.options.model_copy(update={"together": len(found)})
+    options = first.options.model_copy(update={"ensemble_size": len(found)})
     together = Transducer(options, first.source, first.target)
     together.load_state_dict(
         {

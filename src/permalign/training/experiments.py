@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from permalign.errors import ConfigError, DataError, UsageError, unknown_name
-from permalign.training.options import RunOptions
+from permalign.options.run import RunOptions
 
 EXTENDS = "extends"
 
@@ -51,9 +51,9 @@ def describe_experiments() -> dict[str, str]:
 
 
 def load_experiment(name: str, settings: Iterable[str] = ()) -> RunOptions:
-    """The options of an experiment, or of a YAML file, with settings such as ``training.steps=200``.
+    """The options of an experiment, or of a YAML file, with settings such as ``training.max_steps=200``.
 
-    >>> load_experiment("arithmetic/soft", ["training.steps=200"]).training.steps
+    >>> load_experiment("arithmetic/soft", ["training.max_steps=200"]).training.max_steps
     200
     """
     return RunOptions.parse(load_changed_values(name, settings))
@@ -100,7 +100,9 @@ def parse_setting(setting: str) -> dict[str, Any]:
     """
     path, equals, text = setting.partition("=")
     if not equals or not all(path.split(".")):
-        raise SettingError(f"{setting!r} is no setting; expected option=value, such as training.steps=200.")
+        raise SettingError(
+            f"{setting!r} is no setting; expected option=value, such as training.max_steps=200."
+        )
     try:
         value = yaml.load(text, _Loader)
     except yaml.YAMLError:

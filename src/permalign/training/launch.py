@@ -15,8 +15,8 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 
 from permalign.files import exclusive_lock
+from permalign.options.run import RunOptions
 from permalign.training import loop
-from permalign.training.options import RunOptions
 from permalign.training.progress_display import Display, default_display
 from permalign.training.run_directory import LOCK, RunDirectory
 from permalign.training.session import Session

@@ -26,7 +26,7 @@ def run(session: Session) -> None:
             step = progress.step + 1
             session.begin_step(step)  # its noise, its objective, its learning rate
 
-            batches = [next(stream) for _ in range(training.accumulate * processes)]
+            batches = [next(stream) for _ in range(training.gradient_accumulation_steps * processes)]
             sentences = sum(len(batch) for batch in batches)
             mine = batches[accelerator.process_index :: processes]
             step_loss = torch.zeros((), device=accelerator.device)
@@ -40,14 +40,14 @@ def run(session: Session) -> None:
             if session.moves_only_reorderer(step):
                 session.core.forget_head_gradients()
             norms = [  # what learns by itself is clipped by itself, so that nothing changes for the rest
-                float(accelerator.clip_grad_norm_(some, training.clip or math.inf))
+                float(accelerator.clip_grad_norm_(some, training.clip_grad_norm or math.inf))
                 for some in session.core.parameters_apart()
             ]
             norm = math.hypot(*norms)
             if not math.isfinite(norm):
                 raise PermalignError(
-                    f"the gradient of step {step} has norm {norm}. Lower training.learning_rate or training.clip and "
-                    "begin anew."
+                    f"the gradient of step {step} has norm {norm}. Lower training.learning_rate or "
+                    "training.clip_grad_norm and begin anew."
                 )
             session.optimiser.step()
             session.optimiser.zero_grad()

@@ -2,7 +2,7 @@
 
 >>> Range.parse("training.learning_rate=1e-4:1e-2:log")
 Range(option='training.learning_rate', choices=(), low=0.0001, high=0.01, logarithmic=True)
->>> Range.parse("model.head.hidden=64,128,256").choices
+>>> Range.parse("model.head.hidden_size=64,128,256").choices
 (64, 128, 256)
 """
 
@@ -12,8 +12,8 @@ from typing import Any, Protocol, Self
 
 import yaml
 
+from permalign.options.run import RunOptions
 from permalign.training.experiments import SettingError
-from permalign.training.options import RunOptions
 
 Value = float | int | str | bool | None
 
@@ -96,21 +96,23 @@ def default_ranges(options: RunOptions) -> list[str]:
     """What is searched if nothing else is asked for, as far as the model has it.
 
     The paper's: embeddings of 128 to 512, one or two layers of 128 to 512 units, a decoder's dropout of .1 to .9, label
-    smoothing of 0 or .1, Gumbel temperatures of .1 to 10. Ours: the learning rate, the reorderer's width and dropout,
-    and the first steps that train the reorderer alone.
+    smoothing of 0 or .1, Gumbel temperatures of .1 to 10. Ours: the learning rate, the sizes and dropout of the
+    reorderer, and the first steps that train the reorderer alone.
     """
     reorderer, head = options.model.reorderer, options.model.head
     ranges = ["training.learning_rate=0.0003:0.005:log", "model.head.label_smoothing=0.0,0.1"]
     if not reorderer.shared_embeddings and head.pretrained is None:
-        ranges += ["model.head.embedding=128,256,512"]
+        ranges += ["model.head.embedding_dim=128,256,512"]
     if head.kind != "tagging":
-        ranges += ["model.head.dropout=0.1:0.9", "model.head.hidden=128,256,512", "model.head.layers=1,2"]
+        ranges += ["model.head.dropout=0.1:0.9", "model.head.hidden_size=128,256,512"]
+        ranges += ["model.head.num_layers=1,2"]
     if head.encoder.kind != "none":
-        ranges += ["model.head.encoder.width=128,256,512", "model.head.encoder.layers=1,2"]
+        ranges += ["model.head.encoder.hidden_size=128,256,512", "model.head.encoder.num_layers=1,2"]
     if reorderer.kind in ("separable", "sinkhorn"):
-        ranges += ["model.reorderer.dropout=0.0:0.5", "model.reorderer.width=32,64,128,256"]
+        ranges += ["model.reorderer.encoder.dropout=0.0:0.5"]
+        ranges += ["model.reorderer.encoder.hidden_size=32,64,128,256"]
     if reorderer.kind == "separable":
-        ranges += ["model.reorderer.hidden=128,256,512,1024"]
+        ranges += ["model.reorderer.dropout=0.0:0.5", "model.reorderer.scorer_hidden_size=128,256,512,1024"]
         ranges += [
             "training.reorderer_first.steps=0,200,1000",
             "training.reorderer_first.probability=0.1:0.9",

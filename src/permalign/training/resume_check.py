@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from permalign.errors import ConfigError, UsageError
-from permalign.training.options import RunOptions
+from permalign.options.run import RunOptions
 
 PLACES = {"task.path", "task.source_file", "task.target_file", "task.data_dir"}
 """Data may be moved: whether it is the same is seen by its fingerprint."""

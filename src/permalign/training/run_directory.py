@@ -19,8 +19,8 @@ from permalign.errors import DataError, PermalignError
 from permalign.evaluation import Report, write_predictions
 from permalign.files import PARTIAL, atomic_file, atomic_folder, mirror_folder, write_text
 from permalign.model import Transducer
+from permalign.options.run import RunOptions
 from permalign.training.experiments import load_experiment
-from permalign.training.options import RunOptions
 from permalign.training.state import Progress
 
 PARTS = (

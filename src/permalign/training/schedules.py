@@ -2,7 +2,7 @@
 
 from math import cos, pi, sqrt
 
-from permalign.training.options import TrainingOptions
+from permalign.options.run import TrainingOptions
 
 
 def learning_rate(options: TrainingOptions, step: int, total: int, halvings: int = 0) -> float:
@@ -21,14 +21,14 @@ def learning_rate(options: TrainingOptions, step: int, total: int, halvings: int
         total: how many steps there are.
         halvings: how often a plateau has halved the rate.
     """
-    if step <= options.warmup:
-        return options.learning_rate * step / options.warmup
-    share = (step - options.warmup) / (total - options.warmup + 1)
+    if step <= options.warmup_steps:
+        return options.learning_rate * step / options.warmup_steps
+    share = (step - options.warmup_steps) / (total - options.warmup_steps + 1)
     factor = {
         "constant": 1.0,
         "plateau": 0.5**halvings,
         "linear": 1 - share,
         "cosine": (1 + cos(pi * share)) / 2,
-        "inverse_sqrt": sqrt(options.warmup / step),
+        "inverse_sqrt": sqrt(options.warmup_steps / step),
     }[options.schedule]
     return options.learning_rate * factor

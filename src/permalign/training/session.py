@@ -10,8 +10,8 @@ from accelerate.utils import broadcast_object_list
 
 from permalign.evaluation import evaluate
 from permalign.model import Transducer
-from permalign.reorderers.trees import TreeReorderer
-from permalign.training.options import RunOptions
+from permalign.options.run import RunOptions
+from permalign.reorderers.tree import TreeReorderer
 from permalign.training.progress_display import Display
 from permalign.training.resume_check import ResumeConditions
 from permalign.training.run_directory import RunDirectory
@@ -93,15 +93,19 @@ class Session:
         metrics, busy = broadcast_object_list(found)
         score = metrics[self.prepared.metric]
         self._tracker.record(progress.step, "dev", {self.prepared.metric: score, **metrics})
-        progress.judge(score, training.keep)
-        if training.schedule == "plateau" and progress.waited and progress.waited % training.plateau == 0:
+        progress.judge(score, training.keep_checkpoints)
+        if (
+            training.schedule == "plateau"
+            and progress.waited
+            and progress.waited % training.plateau_patience == 0
+        ):
             progress.halvings += 1
         if progress.step >= self.total:
             progress.finished = f"all {self.total} steps are done"
         elif training.patience is not None and progress.waited >= training.patience:
             progress.finished = f"{self.prepared.metric} has not risen for {progress.waited} evaluations"
-        elif training.processor_minutes is not None and busy >= 60 * training.processor_minutes:
-            progress.finished = f"{training.processor_minutes:g} minutes of processor time are over"
+        elif training.max_cpu_minutes is not None and busy >= 60 * training.max_cpu_minutes:
+            progress.finished = f"{training.max_cpu_minutes:g} minutes of processor time are over"
         if self.accelerator.is_main_process and any(step == progress.step for step, _ in progress.kept):
             self.folder.save_checkpoint(progress.step, self.core, report)
 
@@ -130,5 +134,5 @@ class Session:
 def make_optimiser(options: RunOptions, model: Transducer) -> torch.optim.Optimizer:
     """Adam, or AdamW, whose weight decay is no part of the gradient."""
     training = options.training
-    kind = torch.optim.AdamW if training.optimiser == "adamw" else torch.optim.Adam
+    kind = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
     return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)

@@ -13,6 +13,7 @@ from permalign.evaluation.metrics import TRANSLATION_METRICS, is_translation
 from permalign.files import fingerprint
 from permalign.heads.base import Head
 from permalign.model import Transducer
+from permalign.options.run import RunOptions, SideOptions
 from permalign.tasks.base import Example, Task
 from permalign.tasks.seeded_random import shuffled
 from permalign.text.batching import Batches
@@ -20,7 +21,6 @@ from permalign.text.codec import SPECIALS, Codec
 from permalign.text.entities import EntityVocabulary
 from permalign.text.subwords import Subwords
 from permalign.text.vocabulary import Vocabulary
-from permalign.training.options import RunOptions, SideOptions
 
 DEFAULT_PIECES = 8000
 METRICS = ("exact_match", "token_accuracy", "execution_accuracy", "well_formed")
@@ -53,9 +53,10 @@ class TrainingSetup:
     def total_steps(self, options: RunOptions, processes: int) -> int:
         """How many updates the run has."""
         training = options.training
-        limits = [training.steps] if training.steps is not None else []
-        if training.epochs is not None:
-            limits.append(ceil(training.epochs * len(self.batches) / (training.accumulate * processes)))
+        limits = [training.max_steps] if training.max_steps is not None else []
+        if training.max_epochs is not None:
+            batches = training.gradient_accumulation_steps * processes
+            limits.append(ceil(training.max_epochs * len(self.batches) / batches))
         return min(limits)
 
 
@@ -81,7 +82,7 @@ def prepare(options: RunOptions) -> TrainingSetup:
     return TrainingSetup(
         task,
         _batches(options, written, source, target),
-        _some(dev, options.training.dev_examples),
+        _some(dev, options.training.max_dev_examples),
         model,
         _metric(options, task, dev),
         fingerprint(repr(pair).encode() for pair in (*pairs, *(names or {}).items())),
@@ -109,11 +110,11 @@ def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
 
 def _names(options: RunOptions, task: Task) -> Mapping[str, str] | None:
     """The names to read as their kinds; None if names are read as they are."""
-    if not options.text.source.names:
+    if not options.text.source.link_entities:
         return None
     if names := task.entities:
         return names
-    raise ConfigError(f"text.source.names: the task {task.name} knows no names. Leave it out.")
+    raise ConfigError(f"text.source.link_entities: the task {task.name} knows no names. Leave it out.")
 
 
 def learn_codec(
@@ -122,10 +123,12 @@ def learn_codec(
     """Words or pieces of words, from the training sentences of one side."""
     if options.kind == "subwords":
         try:
-            return Subwords.train(sentences, options.size or DEFAULT_PIECES, algorithm=options.algorithm)
+            return Subwords.train(
+                sentences, options.vocab_size or DEFAULT_PIECES, algorithm=options.algorithm
+            )
         except ValueError as error:
             raise ConfigError(f"text: {error}") from None
-    minimum, size = options.minimum_count, options.size
+    minimum, size = options.min_frequency, options.vocab_size
     vocabulary: Vocabulary | EntityVocabulary
     if names is None:
         vocabulary = Vocabulary.build(sentences, min_frequency=minimum, max_size=size)
@@ -133,7 +136,7 @@ def learn_codec(
         vocabulary = EntityVocabulary.build(sentences, names, min_frequency=minimum, max_size=size)
     if len(vocabulary) == len(SPECIALS):
         raise ConfigError(
-            f"text: no word of the training data occurs {options.minimum_count} times. Lower minimum_count."
+            f"text: no word of the training data occurs {options.min_frequency} times. Lower min_frequency."
         )
     return vocabulary
 
@@ -145,13 +148,13 @@ def _batches(options: RunOptions, examples: Sequence[Example], source: Codec, ta
             examples,
             source,
             target,
-            training.token_budget,
+            training.max_tokens,
             seed=options.seed,
             batch_size=training.batch_size,
-            curriculum_epochs=training.short_to_long,
+            curriculum_epochs=training.curriculum_epochs,
         )
     except ValueError as error:
-        raise ConfigError(f"training.token_budget: {error}") from None
+        raise ConfigError(f"training.max_tokens: {error}") from None
 
 
 def writable(options: RunOptions, model: Transducer, examples: Sequence[Example]) -> Sequence[Example]:
@@ -167,11 +170,11 @@ def writable(options: RunOptions, model: Transducer, examples: Sequence[Example]
             kept.append(example)
         else:
             first = first or problem
-    if first and (not kept or options.training.unwritable == "refuse"):
+    if first and (not kept or options.training.overlong_targets == "error"):
         kind = options.model.head.kind
-        longer = "raise model.head.longest_segment, or " if kind in ("swan", "segments") else ""
+        longer = "raise model.head.max_segment_length, or " if kind in ("swan", "segments") else ""
         leave = (
-            f"; or leave the {len(examples) - len(kept)} out with training.unwritable: leave_out"
+            f"; or leave the {len(examples) - len(kept)} out with training.overlong_targets: skip"
             if kept
             else ""
         )
@@ -192,11 +195,11 @@ def readable(options: RunOptions, model: Transducer, examples: Sequence[Example]
     problems = [_not_writable(back, example) for example in turned]
     kept = [example for example, problem in zip(examples, problems, strict=True) if problem is None]
     first = next((problem for problem in problems if problem is not None), None)
-    if first and (not kept or options.training.unwritable == "refuse"):
+    if first and (not kept or options.training.overlong_targets == "error"):
         raise ConfigError(
-            f"in model.back, which reads outputs: {first} Raise model.back.head.longest_segment, use "
-            "model.back.head.kind: ssnt"
-            + ("; or leave them out with training.unwritable: leave_out." if kept else ".")
+            f"in model.inverse, which reads outputs: {first} Raise model.inverse.head.max_segment_length, use "
+            "model.inverse.head.kind: ssnt"
+            + ("; or leave them out with training.overlong_targets: skip." if kept else ".")
         )
     return kept
 

@@ -9,9 +9,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from permalign.errors import ConfigError, PermalignError
 from permalign.files import write_text
+from permalign.options.run import RunOptions
 from permalign.training.experiments import SettingError, load_changed_values, merged
 from permalign.training.launch import train
-from permalign.training.options import RunOptions
 from permalign.training.progress_display import Display
 from permalign.training.ranges import Range, Value, default_ranges
 

@@ -261,7 +261,9 @@ def test_wrong_questions_are_named(exact_model):
 @pytest.mark.parametrize("target", [None, "B A"])
 def test_of_several_models_the_first_is_explained(target):
     alone = make("exact", "segments")
-    model = Transducer(alone.options.model_copy(update={"together": 3}), alone.source, alone.target).eval()
+    model = Transducer(
+        alone.options.model_copy(update={"ensemble_size": 3}), alone.source, alone.target
+    ).eval()
     trace = explain(model, "a b", target)
     assert any(note.startswith("3 models answer together: the answer") for note in trace.notes)
     if target is None:

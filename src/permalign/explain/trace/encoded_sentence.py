@@ -13,7 +13,7 @@ from permalign.explain.distributions import OrderDistribution, judge_of, option_
 from permalign.explain.trace.records import Confidence, Judge, Trace, nodes_of, rounded
 from permalign.model import Transducer
 from permalign.reorderers.base import Reordering
-from permalign.reorderers.discrete import take_order
+from permalign.reorderers.discrete_order import take_order
 from permalign.structures import Derivation, Segment
 from permalign.text.batching import pad
 from permalign.text.codec import UNKNOWN_ID
@@ -113,7 +113,7 @@ class EncodedSentence:
     @property
     def has_phrases(self) -> bool:
         """Whether leaves may be phrases, which the distribution over orders knows nothing of."""
-        return self.model.options.head.longest_phrase > 1
+        return self.model.options.head.max_phrase_length > 1
 
 
 def read(model: Transducer, sentence: str | Sequence[str]) -> EncodedSentence:

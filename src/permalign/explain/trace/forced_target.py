@@ -12,7 +12,7 @@ from permalign.explain.trace.encoded_sentence import EncodedSentence, build_trac
 from permalign.explain.trace.records import Confidence, Trace, nodes_of, rounded
 from permalign.heads.base import Head
 from permalign.heads.tagging import TaggingHead
-from permalign.reorderers.discrete import take_order
+from permalign.reorderers.discrete_order import take_order
 from permalign.structures import Derivation, SeparablePermutation
 from permalign.structures.tagging_posterior import tagging_posterior
 from permalign.text.batching import pad

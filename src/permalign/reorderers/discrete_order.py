@@ -1,4 +1,4 @@
-"""States put into one definite order."""
+"""Discrete orders: applying them to states, and their permutation matrices."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from permalign.shapes import Float, Int
 def take_order(
     states: Float[Tensor, "batch n width"], order: Int[Tensor, "batch n"]
 ) -> Float[Tensor, "batch n width"]:
-    """The states in an order: position p holds the state of token ``order[p]``.
+    """Put states into an order: position p holds the state of token ``order[p]``.
 
     >>> take_order(torch.tensor([[[7.0], [8.0], [9.0]]]), torch.tensor([[2, 0, 1]])).flatten()
     tensor([9., 7., 8.])
@@ -28,7 +28,7 @@ def matrix_of_order(order: Int[Tensor, "batch n"], like: Tensor) -> Float[Tensor
 
 
 def identity_order(source: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
-    """Every token at its own place.
+    """The order in which every token keeps its position.
 
     >>> identity_order(torch.tensor([[17, 5, 12]]))
     tensor([[0, 1, 2]])

@@ -1,4 +1,4 @@
-"""What reorderers by trees share: how a distribution over derivations becomes a reordering."""
+"""The base class of reorderers by trees: how a distribution over derivations becomes a reordering."""
 
 from abc import abstractmethod
 from typing import Literal, get_args
@@ -8,8 +8,8 @@ from torch import Tensor
 
 from permalign.checks import require_at_least_one
 from permalign.reorderers.base import Distribution, Reorderer, Reordering
-from permalign.reorderers.discrete import matrix_of_order, take_order
-from permalign.reorderers.inversion import inversion_penalty, require_prior
+from permalign.reorderers.discrete_order import matrix_of_order, take_order
+from permalign.reorderers.inversion_prior import InversionPrior
 from permalign.shapes import Float, Int
 from permalign.structures import Derivation
 
@@ -18,18 +18,18 @@ Decoding = Literal["greedy", "viterbi", "permutation", "marginal"]
 
 
 class TreeReorderer(Reorderer):
-    """Reorders by a distribution over separable permutations; what that is comes from its `distribution`.
+    """Reorders by a distribution over separable permutations, which subclasses define in `distribution`.
 
     In training, by ``objective``:
 
     - ``soft``: the expected permutation matrix;
     - ``hard``: one exact sample, with the gradient of its relaxation (straight-through Gumbel-softmax);
     - ``samples``: several such samples, for the bound ``-log (1/K) sum_k p(y | M_k x)``;
-    - ``exact``: none; states keep their order, and a head that can sums over all orders itself.
+    - ``exact``: no reordering; states keep their order, and the head sums over all orders itself.
 
     In evaluation, whatever the objective, by ``decoding``:
 
-    - ``greedy``: the best option of every span from the root down, as the paper does;
+    - ``greedy``: the best rule of every span from the root down, as the paper does;
     - ``viterbi``: the most probable derivation;
     - ``permutation``: the most probable order, summed over its derivations;
     - ``marginal``: no order at all, but the expected matrix.
@@ -37,10 +37,9 @@ class TreeReorderer(Reorderer):
     Args:
         objective: how to train.
         decoding: how to choose an order in evaluation.
-        temperature: of ``hard`` and ``samples``; the paper searches 0.1 to 10.
-        samples: how many of them, K.
-        inversion_rate: the share of inverted nodes to expect, between 0 and 1; None for no such prior.
-        inversion_weight: of that prior's cross-entropy in the loss.
+        temperature: the temperature of ``hard`` and ``samples``; the paper searches 0.1 to 10.
+        num_samples: K, the number of samples of the objective ``samples``.
+        inversion_prior: a prior on the share of inverted rules, which adds a term to the loss; None for no prior.
     """
 
     def __init__(
@@ -49,9 +48,8 @@ class TreeReorderer(Reorderer):
         objective: Objective,
         decoding: Decoding,
         temperature: float,
-        samples: int,
-        inversion_rate: float | None,
-        inversion_weight: float,
+        num_samples: int,
+        inversion_prior: InversionPrior | None,
     ) -> None:
         super().__init__()
         require_choice("decoding", decoding, get_args(Decoding))
@@ -59,18 +57,19 @@ class TreeReorderer(Reorderer):
             raise ValueError(
                 f"temperature is {temperature}, but must be above 0. The paper searches 0.1 to 10."
             )
-        require_at_least_one(samples=samples)
-        require_prior(inversion_rate, inversion_weight)
+        require_at_least_one(num_samples=num_samples)
+        if inversion_prior is not None:
+            inversion_prior.require_valid()
         self.use_objective(objective)
         self.decoding = decoding
-        self.temperature, self.samples = temperature, samples
-        self.inversion_rate, self.inversion_weight = inversion_rate, inversion_weight
+        self.temperature, self.num_samples = temperature, num_samples
+        self.inversion_prior = inversion_prior
 
     def use_objective(self, objective: Objective) -> None:
-        """Train by this objective from now on; all of them learn the same parameters."""
+        """Train by this objective from now on; all objectives have the same parameters."""
         require_choice("objective", objective, get_args(Objective))
         self.objective = objective
-        self.marginalises = objective == "exact"
+        self.sums_over_orders = objective == "exact"
 
     def forward(
         self,
@@ -78,30 +77,29 @@ class TreeReorderer(Reorderer):
         lengths: Int[Tensor, " batch"],
         states: Float[Tensor, "batch n width"],
     ) -> Reordering:
-        """Reorder by the objective in training, by the decoding in evaluation; the distribution comes with it."""
+        """Reorder by the objective in training and by the decoding in evaluation; return the distribution as well."""
         distribution = self.distribution(source, lengths)
         return self._train(distribution, states) if self.training else self._decode(distribution, states)
 
     @abstractmethod
     def distribution(self, source: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]) -> Distribution:
-        """Over the orders of every sentence."""
+        """The distribution over the orders of every sentence."""
 
     @abstractmethod
-    def copied(self, distribution: Distribution, copies: int) -> Distribution:
-        """The distributions of a batch, all of them ``copies`` times in a row."""
+    def repeat_batch(self, distribution: Distribution, copies: int) -> Distribution:
+        """The distributions of a batch, the whole batch repeated ``copies`` times."""
 
     def _train(self, distribution: Distribution, states: Tensor) -> Reordering:
         penalties = {}
-        if self.inversion_rate is not None:
-            rate = inversion_penalty(distribution.rule_marginals(), self.inversion_rate)
-            penalties["inversion_prior"] = self.inversion_weight * rate
+        if self.inversion_prior is not None:
+            penalties["inversion_prior"] = self.inversion_prior.penalty(distribution.rule_marginals())
         if self.objective == "exact":
             return Reordering(states, distribution=distribution, penalties=penalties)
-        copies = self.samples if self.objective == "samples" else 1
+        copies = self.num_samples if self.objective == "samples" else 1
         if self.objective == "soft":
             matrix = distribution.expected_matrix()
         else:
-            matrix = self.copied(distribution, copies).relaxed_sample(self.temperature, hard=True)
+            matrix = self.repeat_batch(distribution, copies).relaxed_sample(self.temperature, hard=True)
         reordered = matrix @ states.repeat(copies, 1, 1)
         return Reordering(reordered, copies, matrix, distribution=distribution, penalties=penalties)
 
@@ -126,7 +124,7 @@ class TreeReorderer(Reorderer):
 
 
 def _orders(derivations: list[Derivation], states: Tensor) -> Tensor:
-    """The orders of derivations, with padding in its place."""
+    """The orders of derivations; padding keeps its position."""
     order = torch.arange(states.shape[1], device=states.device).repeat(len(derivations), 1)
     for row, derivation in enumerate(derivations):
         order[row, : len(derivation.order)] = torch.tensor(derivation.order, device=order.device)
@@ -134,6 +132,6 @@ def _orders(derivations: list[Derivation], states: Tensor) -> Tensor:
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """One of the choices there are."""
+    """Check that a value is one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(choices)}.")

@@ -1,0 +1,66 @@
+"""The base class of all options: errors name the wrong option, and the known one nearest to it."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from permalign.errors import ConfigError
+
+PositiveInt = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class Options(BaseModel):
+    """Options with fixed names; an unknown name is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Check values against the options.
+
+        Raises:
+            ConfigError: a value is not allowed, or a name is unknown; the message suggests the nearest known name.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(_describe(cls, error)) from None
+
+
+def _describe(cls: type[Options], error: ValidationError) -> str:
+    """The first problem in plain words."""
+    problems = error.errors()
+    # A misspelt name leaves the option it meant missing, so unknown names are reported first.
+    unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
+    problem = (unknown or problems)[0]
+    path = [str(key) for key in problem["loc"] if not str(key).startswith(("literal", "constrained"))]
+    option = ".".join(path)
+    if unknown:
+        return f"unknown option {option}; {_suggest(cls, path)}"
+    if problem["type"] == "missing":
+        return f"{option} is missing."
+    if problem["type"] in ("model_type", "model_attributes_type"):
+        return f"{option} is {problem['input']!r}, but must be a mapping from options to values. Or leave it out."
+    return f"{option} is {problem['input']!r}: {problem['msg'].lower()}."
+
+
+def _suggest(cls: type[Options], path: list[str]) -> str:
+    """The known option nearest to an unknown one, or all known ones if none is near."""
+    *parents, name = path
+    owner = cls
+    for parent in parents:
+        if not parent.isdigit():  # the index of a list
+            owner = _options_class(owner.model_fields[parent].annotation)
+    near = get_close_matches(name, owner.model_fields, n=1)
+    if not near:
+        return f"choose from {', '.join(owner.model_fields)}."
+    return f"did you mean {'.'.join([*parents, near[0]])}?"
+
+
+def _options_class(annotation: Any) -> type[Options]:
+    """The class of the options that a field holds, by itself or in a list."""
+    inner: type[Options] = next(iter(get_args(annotation)), annotation)
+    return inner

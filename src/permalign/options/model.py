@@ -1,0 +1,324 @@
+"""Every option of a model: its type, default, range and meaning.
+
+A config is a nested mapping (YAML, JSON or Python) that holds only what differs from the defaults:
+
+>>> options = ModelOptions.parse({"reorderer": {"kind": "separable"}, "head": {"kind": "ssnt", "context": 1}})
+>>> options.reorderer.objective, options.head.embedding_dim
+('soft', 128)
+>>> ModelOptions.parse({"head": {"contxt": 1}})
+Traceback (most recent call last):
+permalign.errors.ConfigError: unknown option head.contxt; did you mean head.context?
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field
+
+from permalign.errors import ConfigError
+from permalign.options.base import Fraction, Options, PositiveInt
+
+Pretrained = Annotated[
+    str | None,
+    Field(
+        min_length=1,
+        description="name or folder of a Hugging Face model whose contextual embeddings replace the learned ones; "
+        "needs the extra hf and a source vocabulary of words",
+    ),
+]
+
+
+class EncoderOptions(Options):
+    """The encoder that puts word embeddings into context."""
+
+    kind: Literal["none", "bilstm", "transformer", "prefix_sum", "window"] = Field(
+        "bilstm",
+        description="bilstm is the paper's; prefix_sum counts words and extrapolates to any depth; window sees only "
+        "neighbouring words; none passes embeddings through",
+    )
+    hidden_size: PositiveInt = Field(
+        256,
+        description="size of the encoder's states; must be even: a BiLSTM gives each direction one half, a window "
+        "encoder gives one half to the word itself",
+    )
+    num_layers: PositiveInt = Field(1, description="number of layers (bilstm, transformer)")
+    dropout: Fraction = Field(0.1, description="dropout on the encoder's input and between its layers")
+    num_heads: PositiveInt = Field(4, description="number of attention heads (transformer)")
+    num_sums: PositiveInt = Field(4, description="number of running sums from each side (prefix_sum)")
+    window_radius: PositiveInt = Field(1, description="number of neighbours on each side (window)")
+
+
+class ReordererOptions(Options):
+    """The reorderer, which puts source words into a new order before the head reads them."""
+
+    kind: Literal["none", "separable", "labelled", "sinkhorn", "local"] = Field(
+        "none",
+        description="separable is the paper's; labelled adds latent labels to its trees; sinkhorn relaxes "
+        "one-to-one matchings; local mixes neighbours; none keeps the source order",
+    )
+    embedding_dim: PositiveInt = Field(
+        128, description="size of the reorderer's own word embeddings; a pretrained model brings its own size"
+    )
+    pretrained: Pretrained = None
+    shared_embeddings: bool = Field(False, description="whether to share the head's word embeddings")
+    encoder: EncoderOptions = Field(
+        EncoderOptions(),
+        description="the reorderer's encoder; kind none is for the contextual embeddings of a pretrained model",
+    )
+    scorer_hidden_size: PositiveInt = Field(
+        512, description="hidden units of the split scorer (separable; labelled with split_scores)"
+    )
+    dropout: Fraction = Field(
+        0.1,
+        description="dropout on the split scorer's hidden units, drawn for every split (separable; labelled with "
+        "split_scores)",
+    )
+    objective: Literal["soft", "hard", "samples", "exact"] = Field(
+        "soft",
+        description="how to train a separable or labelled reorderer: by the expected permutation (soft), one "
+        "straight-through sample (hard), a bound from several samples (samples), or the exact likelihood, summed "
+        "over all orders (exact; needs a tagging or segments head)",
+    )
+    score_straight_rules: bool = Field(
+        True,
+        description="whether straight rules have scores of their own; if false, only inverted rules are scored "
+        "(separable)",
+    )
+    temperature: float = Field(
+        1.0, gt=0.0, description="temperature of Gumbel samples (objectives hard and samples) or of sinkhorn"
+    )
+    num_samples: PositiveInt = Field(4, description="number of samples per sentence (objective samples)")
+    decoding: Literal["greedy", "viterbi", "permutation", "marginal"] = Field(
+        "viterbi",
+        description="how to choose an order at test time (separable, labelled): the locally best rules, as in the "
+        "paper (greedy); the best derivation (viterbi); the best permutation, summed over its derivations "
+        "(permutation); no order at all but the expected permutation matrix (marginal)",
+    )
+    normal_form: bool = Field(
+        False, description="whether every permutation has exactly one derivation (separable)"
+    )
+    inversion_rate: float | None = Field(
+        None,
+        gt=0.0,
+        lt=1.0,
+        description="expected share of inverted rules, as a prior (separable, labelled); null for no prior",
+    )
+    inversion_weight: float = Field(0.0, ge=0.0, description="weight of the inversion prior in the loss")
+    num_labels: PositiveInt = Field(8, description="number of latent labels (labelled)")
+    features: Literal["token", "encoding"] = Field(
+        "token",
+        description="what a word's label weights are computed from: the word itself, without any encoder (token), "
+        "or the encoder's state (encoding) (labelled)",
+    )
+    split_scores: bool = Field(
+        False, description="whether to add scores of splits, computed from the encoder's states (labelled)"
+    )
+    label_init_std: float = Field(
+        0.5, gt=0.0, description="standard deviation of the initial label weights (labelled)"
+    )
+    num_iterations: PositiveInt = Field(32, description="number of row and column normalisations (sinkhorn)")
+    hungarian: bool = Field(
+        False, description="whether to take the best matching at test time, not the relaxed one (sinkhorn)"
+    )
+    window_radius: PositiveInt = Field(3, description="number of neighbours on each side (local)")
+
+    @property
+    def uses_encoder(self) -> bool:
+        """Whether the reorderer reads source words in their context."""
+        if self.kind == "labelled":
+            return self.features == "encoding" or self.split_scores
+        return self.kind in ("separable", "sinkhorn")
+
+    @property
+    def sums_over_orders(self) -> bool:
+        """Whether the likelihood is summed over all orders (the exact objective)."""
+        return self.kind in ("separable", "labelled") and self.objective == "exact"
+
+
+class HeadOptions(Options):
+    """The head, which writes the output."""
+
+    kind: Literal["tagging", "attention", "syntactic_attention", "ssnt", "swan", "segments"] = Field(
+        "ssnt",
+        description="tagging writes one word for each source word; attention is a sequence-to-sequence decoder; "
+        "ssnt and swan align monotonically; segments sums over orders and segmentations with objective exact",
+    )
+    embedding_dim: PositiveInt = Field(
+        128,
+        description="size of the embeddings of source words (a pretrained model brings its own size) and of output "
+        "words",
+    )
+    pretrained: Pretrained = None
+    embedding_dropout: Fraction = Field(0.1, description="dropout on the embeddings of source words")
+    encoder: EncoderOptions = Field(
+        EncoderOptions(),
+        description="reads the reordered sentence; the original one if the likelihood is summed over all orders",
+    )
+    hidden_size: PositiveInt = Field(256, description="hidden units of the decoder")
+    num_layers: PositiveInt = Field(1, description="number of layers of the decoder")
+    dropout: Fraction = Field(0.1, description="dropout of the decoder")
+    label_smoothing: Fraction = Field(0.0, description="label smoothing of the training loss")
+    context: Literal["full"] | PositiveInt = Field(
+        "full",
+        description="how much of its own output the decoder sees: all of it, or the last so many words; see history "
+        "for segments",
+    )
+    max_segment_length: PositiveInt = Field(
+        4, description="maximum number of words that one source word may write (swan, segments)"
+    )
+    history: Literal["segment", "output"] = Field(
+        "segment",
+        description="whether the context reaches back within the segment only or over the whole output (segments)",
+    )
+    max_phrase_length: PositiveInt = Field(
+        1,
+        description="maximum number of source words that may write one segment together (segments, objective exact)",
+    )
+
+
+class InverseOptions(Options):
+    """The inverse model, from outputs to sentences, by which outputs are reranked (a noisy channel)."""
+
+    weight: float = Field(
+        1.0,
+        ge=0.0,
+        description="weight of the sentence's log-likelihood given an output when outputs are reranked",
+    )
+    reorderer: ReordererOptions = ReordererOptions()
+    head: HeadOptions = HeadOptions()
+
+
+class ModelOptions(Options):
+    """A reorderer and a head; optionally an inverse model for reranking, and an ensemble of all that."""
+
+    reorderer: ReordererOptions = ReordererOptions()
+    head: HeadOptions = HeadOptions()
+    inverse: InverseOptions | None = Field(
+        None,
+        description="an inverse model that reranks outputs, trained together with the rest; null for none",
+    )
+    ensemble_size: PositiveInt = Field(
+        1,
+        description="number of models whose probabilities are averaged; they are trained side by side, and the loss "
+        "is the sum of their losses",
+    )
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Check values, and that this reorderer and this head work together."""
+        options = super().parse(values)
+        options.require_fit()
+        return options
+
+    def require_fit(self) -> None:
+        """Check that the parts fit each other.
+
+        Raises:
+            ConfigError: they do not; the message gives the reason and the nearest combination that works.
+        """
+        self._require_orders()
+        self._require_embeddings()
+        self._require_sizes()
+        self._require_inverse()
+        reorderer, head = self.reorderer, self.head
+        if self.ensemble_size > 1 and (reorderer.pretrained or head.pretrained):
+            raise ConfigError(
+                f"model.ensemble_size is {self.ensemble_size}, but pretrained models cannot be part of an ensemble. "
+                "Set ensemble_size: 1, or leave pretrained out."
+            )
+        if (reorderer.inversion_weight > 0) != (reorderer.inversion_rate is not None):
+            raise ConfigError(
+                "reorderer.inversion_rate and reorderer.inversion_weight go together; set both, or neither."
+            )
+
+    def _require_orders(self) -> None:
+        """The head can use what the reorderer's objective and trees give it."""
+        reorderer, head = self.reorderer, self.head
+        exact = reorderer.sums_over_orders
+        if exact and head.kind not in ("tagging", "segments"):
+            raise ConfigError(
+                f"reorderer.objective is exact, but head.kind is {head.kind}: the exact sum over orders needs output "
+                "words that depend on one source word each, and this head reads the whole reordered sentence. Use "
+                "reorderer.objective: samples (a bound on the same likelihood), or head.kind: tagging or segments."
+            )
+        if head.max_phrase_length > 1 and not (exact and head.kind == "segments"):
+            raise ConfigError(
+                f"head.max_phrase_length is {head.max_phrase_length}, but phrases are leaves of the trees that "
+                "segments are summed over. Use head.kind: segments with reorderer.objective: exact, or leave "
+                "max_phrase_length out."
+            )
+        if head.max_phrase_length > 1 and reorderer.kind == "labelled":
+            raise ConfigError(
+                f"head.max_phrase_length is {head.max_phrase_length}, but reorderer.kind is labelled, whose labels "
+                "belong to single words. Use reorderer.kind: separable, or leave max_phrase_length out."
+            )
+        if exact and head.kind == "tagging" and head.encoder.kind != "none":
+            raise ConfigError(
+                f"reorderer.objective is exact, but head.encoder.kind is {head.encoder.kind}, which mixes the words of "
+                "the reordered sentence. Use head.encoder: {kind: none}, or reorderer.objective: soft."
+            )
+        if reorderer.kind == "labelled" and reorderer.normal_form:
+            raise ConfigError(
+                "reorderer.normal_form is true, but reorderer.kind is labelled: a normal form forbids rules that "
+                "labels need. Leave normal_form out, or choose reorderer.kind: separable."
+            )
+
+    def _require_embeddings(self) -> None:
+        """The reorderer's embeddings have exactly one source, and context where no encoder adds it."""
+        reorderer, head = self.reorderer, self.head
+        embeds = reorderer.kind in ("separable", "labelled", "sinkhorn")
+        shared = embeds and reorderer.shared_embeddings
+        if reorderer.pretrained and not embeds:
+            raise ConfigError(
+                f"reorderer.pretrained is {reorderer.pretrained}, but reorderer.kind {reorderer.kind} has no "
+                "embeddings. Set head.pretrained, or choose reorderer.kind: separable, labelled or sinkhorn."
+            )
+        if reorderer.pretrained and shared:
+            raise ConfigError(
+                "reorderer.pretrained and reorderer.shared_embeddings both say where its embeddings come from. "
+                "Set one of them; to share a pretrained model, set head.pretrained and reorderer.shared_embeddings."
+            )
+        contextual = reorderer.pretrained or (shared and head.pretrained)
+        if reorderer.uses_encoder and reorderer.encoder.kind == "none" and not contextual:
+            raise ConfigError(
+                "reorderer.encoder.kind is none, but the reorderer's embeddings have no context. Set "
+                "reorderer.pretrained, or choose reorderer.encoder.kind: bilstm or transformer."
+            )
+        if shared and not head.pretrained and reorderer.embedding_dim != head.embedding_dim:
+            raise ConfigError(
+                f"reorderer.shared_embeddings needs embeddings of one size, but reorderer.embedding_dim is "
+                f"{reorderer.embedding_dim} and head.embedding_dim {head.embedding_dim}. Set "
+                f"reorderer.embedding_dim: {head.embedding_dim}."
+            )
+
+    def _require_sizes(self) -> None:
+        """The two halves of a state, and the heads of a Transformer, have equal sizes."""
+        encoders = {"head.encoder": self.head.encoder}
+        if self.reorderer.uses_encoder:
+            encoders["reorderer.encoder"] = self.reorderer.encoder
+        for name, encoder in encoders.items():
+            size = encoder.hidden_size
+            if encoder.kind != "none" and size % 2:
+                raise ConfigError(f"{name}.hidden_size is {size}, but must be even: states have two halves.")
+            if encoder.kind == "prefix_sum" and encoder.num_sums >= size // 2:
+                raise ConfigError(
+                    f"{name}.num_sums is {encoder.num_sums}, but {name}.hidden_size {size} has room for fewer than "
+                    f"{size // 2}. Raise hidden_size, or lower num_sums."
+                )
+            if encoder.kind == "transformer" and size % encoder.num_heads:
+                raise ConfigError(
+                    f"{name}.hidden_size is {size}, but must be a multiple of {name}.num_heads, {encoder.num_heads}."
+                )
+
+    def _require_inverse(self) -> None:
+        """The inverse model is a valid model by itself, without pretrained parts."""
+        if self.inverse is None:
+            return
+        if self.inverse.reorderer.pretrained or self.inverse.head.pretrained:
+            raise ConfigError(
+                "model.inverse has a pretrained part, but an inverse model cannot have one. Leave pretrained out."
+            )
+        try:
+            ModelOptions(reorderer=self.inverse.reorderer, head=self.inverse.head).require_fit()
+        except ConfigError as error:
+            raise ConfigError(f"in model.inverse: {error}") from None

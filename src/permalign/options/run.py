@@ -1,0 +1,299 @@
+"""Every option of a training run; those of its model are in `permalign.options.model`.
+
+>>> options = RunOptions.parse({"task": {"name": "arithmetic"}, "training": {"max_steps": 200}})
+>>> options.dev, options.training.learning_rate
+('iid/dev', 0.001)
+>>> RunOptions.parse({"task": {"name": "arithmetic"}, "training": {"max_stepz": 200}})
+Traceback (most recent call last):
+permalign.errors.ConfigError: unknown option training.max_stepz; did you mean training.max_steps?
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field
+
+from permalign.errors import ConfigError, unknown_name
+from permalign.options.base import Options, PositiveInt
+from permalign.options.model import ModelOptions
+from permalign.tasks.base import Task
+from permalign.tasks.registry import get_task
+
+
+class SideOptions(Options):
+    """How the text of one side becomes token ids; the vocabulary is learned from the training split."""
+
+    kind: Literal["words", "subwords"] = Field(
+        "words", description="whether tokens are words, or subwords learned by SentencePiece"
+    )
+    min_frequency: PositiveInt = Field(
+        1, description="minimum frequency of a word; rarer words are unknown (words)"
+    )
+    vocab_size: PositiveInt | None = Field(
+        None,
+        description="maximum size of the vocabulary, null for no limit (words); number of pieces, null for 8000 "
+        "(subwords)",
+    )
+    algorithm: Literal["unigram", "bpe"] = Field(
+        "unigram", description="algorithm that learns the pieces (subwords)"
+    )
+    link_entities: bool = Field(
+        False,
+        description="whether to read the entities that the task knows as their types (source words only)",
+    )
+
+
+class TextOptions(Options):
+    """The vocabularies of the two sides."""
+
+    source: SideOptions = SideOptions()
+    target: SideOptions = SideOptions()
+
+
+class ReordererFirstOptions(Options):
+    """The paper's training strategy: in the first steps, with some probability, only the reorderer is updated."""
+
+    steps: int = Field(0, ge=0, description="number of first steps in which to do so; 0 for none")
+    probability: float = Field(
+        0.5, ge=0.0, le=1.0, description="probability that one of these steps updates the reorderer alone"
+    )
+
+
+class StageOptions(Options):
+    """First steps that train by another objective."""
+
+    steps: PositiveInt = Field(description="number of steps of this stage")
+    objective: Literal["soft", "hard", "samples", "exact"] = Field(
+        description="objective of the separable or labelled reorderer in this stage"
+    )
+
+
+class TrainingOptions(Options):
+    """How to train."""
+
+    max_steps: PositiveInt | None = Field(None, description="maximum number of updates")
+    max_epochs: PositiveInt | None = Field(
+        None, description="maximum number of epochs; with max_steps, whichever is reached first"
+    )
+    max_cpu_minutes: float | None = Field(
+        None,
+        gt=0.0,
+        description="stop at the first evaluation after so much processor time, summed over all threads of the main "
+        "process; other programs on the machine do not count",
+    )
+    batch_size: PositiveInt = Field(16, description="maximum number of examples in a batch")
+    max_tokens: PositiveInt = Field(
+        8192, description="maximum number of tokens in a batch, both sides and padding included"
+    )
+    gradient_accumulation_steps: PositiveInt = Field(
+        1, description="number of batches per process whose gradients make one update"
+    )
+    curriculum_epochs: int = Field(
+        0, ge=0, description="number of first epochs whose batches go from short to long instead of shuffled"
+    )
+    overlong_targets: Literal["error", "skip"] = Field(
+        "error",
+        description="what to do with training examples whose target is longer than the head can write",
+    )
+    optimizer: Literal["adam", "adamw"] = Field("adam", description="algorithm that updates the parameters")
+    learning_rate: float = Field(1e-3, gt=0.0, description="highest learning rate, reached after the warm-up")
+    weight_decay: float = Field(0.0, ge=0.0, description="weight decay of the optimizer")
+    schedule: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau"] = Field(
+        "constant",
+        description="learning rate schedule after the warm-up; plateau halves the rate when the dev metric stops "
+        "improving",
+    )
+    warmup_steps: int = Field(
+        0, ge=0, description="number of steps over which the learning rate grows from zero"
+    )
+    plateau_patience: PositiveInt = Field(
+        3,
+        description="number of evaluations without improvement before the rate is halved (schedule plateau)",
+    )
+    clip_grad_norm: float | None = Field(
+        5.0, gt=0.0, description="maximum norm of the gradient; null for no clipping"
+    )
+    reorderer_first: ReordererFirstOptions = ReordererFirstOptions()
+    stages: tuple[StageOptions, ...] = Field(
+        (), description="first steps that train by other objectives, one stage after another"
+    )
+    restarts: PositiveInt = Field(
+        1,
+        description="number of seeds to try for restart_steps each; training continues with the one best on dev",
+    )
+    restart_steps: PositiveInt | None = Field(None, description="number of steps of each restart")
+    evaluate_every: PositiveInt = Field(
+        200, description="number of steps between evaluations on dev, each of which saves a checkpoint"
+    )
+    max_dev_examples: PositiveInt | None = Field(
+        None, description="maximum number of dev examples to evaluate on, drawn once; null for all"
+    )
+    beam: PositiveInt = Field(1, description="beam size of the evaluations on dev")
+    metric: str | None = Field(
+        None, description="dev metric that decides which model is best; null for the task's main metric"
+    )
+    patience: PositiveInt | None = Field(
+        None, description="stop after so many evaluations without improvement; null for no early stopping"
+    )
+    keep_checkpoints: PositiveInt = Field(1, description="number of best checkpoints to keep")
+    log_every: PositiveInt = Field(50, description="number of steps between records of the training loss")
+
+
+class RunOptions(Options):
+    """A training run: what to learn, from which data, with which model, and how."""
+
+    description: str = Field("", description="one line about the run")
+    task: dict[str, Any] = Field(
+        description="name of the task, and the task's options as `permalign data list` shows them"
+    )
+    train: str = Field("iid/train", description="split to train on")
+    dev: str = Field("iid/dev", description="split to choose models on")
+    text: TextOptions = TextOptions()
+    model: ModelOptions = ModelOptions()
+    training: TrainingOptions = TrainingOptions()
+    seed: int = Field(
+        0, ge=0, description="seed of initial weights, batches and noise; the data has its own, task.seed"
+    )
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Check values, and that they do not contradict each other; no data is read."""
+        options = super().parse(values)
+        options.require_fit()
+        return options
+
+    def make_task(self) -> Task:
+        """The task; its data is not read yet."""
+        if not isinstance(self.task.get("name"), str):
+            raise ConfigError("task.name must say which task to learn; see `permalign data list`.")
+        return get_task(**self.task)
+
+    def require_split(self, task: Task) -> None:
+        """Check that the task has the splits; this may read the data of a task that has its own files."""
+        for option, split in (("train", self.train), ("dev", self.dev)):
+            if split not in task.splits:
+                raise ConfigError(f"{option}: " + unknown_name(f"split of {task.name}", split, task.splits))
+
+    def require_fit(self) -> None:
+        """Check that options do not contradict each other.
+
+        Raises:
+            ConfigError: they do; the message says what to change.
+        """
+        self.make_task()
+        self.model.require_fit()
+        training = self.training
+        if training.max_steps is None and training.max_epochs is None:
+            raise ConfigError("training has no end. Set training.max_steps or training.max_epochs.")
+        if training.max_steps is not None and training.warmup_steps >= training.max_steps:
+            raise ConfigError(
+                f"training.warmup_steps is {training.warmup_steps}, but training.max_steps only {training.max_steps}: "
+                "the learning rate would never be reached. Lower training.warmup_steps."
+            )
+        if training.schedule == "inverse_sqrt" and not training.warmup_steps:
+            raise ConfigError(
+                "training.schedule inverse_sqrt decays from the end of the warm-up. Set training.warmup_steps."
+            )
+        if training.reorderer_first.steps and self.model.reorderer.kind == "none":
+            raise ConfigError(
+                "training.reorderer_first.steps is set, but model.reorderer.kind is none: there is nothing to train "
+                "first. Leave it out, or choose a reorderer."
+            )
+        self._require_stages()
+        self._require_restarts()
+        self._require_text()
+
+    def _require_text(self) -> None:
+        for side, options in (("source", self.text.source), ("target", self.text.target)):
+            if options.kind == "subwords" and options.min_frequency > 1:
+                raise ConfigError(
+                    f"text.{side}.min_frequency is for words, but text.{side}.kind is subwords. Leave it out."
+                )
+        source = self.text.source
+        if self.text.target.link_entities:
+            raise ConfigError(
+                "text.target.link_entities is true, but entities can be linked in the source only. Leave it out."
+            )
+        if source.link_entities and source.kind == "subwords":
+            raise ConfigError("text.source.link_entities is for words, but text.source.kind is subwords.")
+        pretrained = {"head": self.model.head.pretrained, "reorderer": self.model.reorderer.pretrained}
+        for part in (part for part, name in pretrained.items() if name):
+            if source.kind == "subwords":
+                raise ConfigError(
+                    f"model.{part}.pretrained reads words, but text.source.kind is subwords. Use words."
+                )
+            if source.link_entities:
+                raise ConfigError(
+                    f"model.{part}.pretrained reads words, but text.source.link_entities replaces entities by their "
+                    "types. Leave one of them out."
+                )
+
+    def _require_stages(self) -> None:
+        training, reorderer = self.training, self.model.reorderer
+        if not training.stages:
+            return
+        if reorderer.kind not in ("separable", "labelled"):
+            raise ConfigError(
+                "training.stages change the objective of a separable or labelled reorderer, but model.reorderer.kind "
+                f"is {reorderer.kind}. Leave training.stages out."
+            )
+        steps = self._steps_of_stages()
+        if training.max_steps is not None and steps > training.max_steps:
+            raise ConfigError(
+                f"training.stages take {steps} steps, but training.max_steps is {training.max_steps}. Raise it."
+            )
+        for index, stage in enumerate(training.stages):
+            changed = reorderer.model_copy(update={"objective": stage.objective})
+            try:
+                self.model.model_copy(update={"reorderer": changed}).require_fit()
+            except ConfigError as error:
+                raise ConfigError(f"training.stages.{index}: {error}") from None
+
+    def _require_restarts(self) -> None:
+        training = self.training
+        if (training.restarts > 1) != (training.restart_steps is not None):
+            raise ConfigError(
+                "training.restarts and training.restart_steps go together; set both, or neither."
+            )
+        steps = self._steps_of_stages()
+        if training.restart_steps is not None and training.restart_steps < max(
+            steps, training.warmup_steps + 1
+        ):
+            raise ConfigError(
+                f"training.restart_steps is {training.restart_steps}, but the warm-up takes {training.warmup_steps} "
+                f"steps and the stages {steps}: a restart that ends before them tells little. Raise it."
+            )
+
+    def _steps_of_stages(self) -> int:
+        return sum(stage.steps for stage in self.training.stages)
+
+    def attempts(self) -> list[Self]:
+        """The short runs that restarts consist of: each has its own seed, and no restarts."""
+        training = self.training
+        short = {
+            "max_steps": training.restart_steps,
+            "max_epochs": None,
+            "restarts": 1,
+            "restart_steps": None,
+        }
+        return [
+            self.model_copy(
+                update={
+                    "seed": self.seed * training.restarts + attempt,
+                    "training": training.model_copy(update=short),
+                }
+            )
+            for attempt in range(training.restarts)
+        ]
+
+    def with_seed(self, seed: int) -> Self:
+        """The same options with another seed."""
+        return self.model_copy(update={"seed": seed})
+
+    def objective_at(self, step: int) -> str:
+        """The objective of the separable or labelled reorderer in a step, counted from 1."""
+        for stage in self.training.stages:
+            if step <= stage.steps:
+                return stage.objective
+            step -= stage.steps
+        return self.model.reorderer.objective
