@@ -24,7 +24,10 @@ CHECKED = [
             "segmental",
             "synchronous",
             "labelled_synchronous",
-            "restriction",
+            "distribution",
+            "log_space",
+            "orders",
+            "splits",
             "sinkhorn",
         )
     ),

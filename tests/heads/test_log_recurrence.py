@@ -5,7 +5,7 @@ import torch
 from tests.structures.contract import seeded
 
 from permalign.heads.log_recurrence import log_recurrence
-from permalign.structures.restriction import LOG_ZERO
+from permalign.structures.log_space import LOG_ZERO
 
 
 def loop(sources, decays):

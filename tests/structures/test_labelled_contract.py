@@ -320,5 +320,5 @@ class TestBadInput:
 
     def test_what_it_says_of_itself(self):
         distribution = LabelledPermutation(self.rules, self.tokens[:1]).expand((5,))
-        assert repr(distribution) == "LabelledPermutation(sentences: 5, words: 4, labels: 3)"
+        assert repr(distribution) == "LabelledPermutation(sentences: 5, length: 4, labels: 3)"
         assert distribution.support.check(distribution.sample()).all()

@@ -11,9 +11,8 @@ from permalign.masks import length_mask
 from permalign.shapes import Bool, Float, Int
 from permalign.structures import (
     Derivation,
-    LabelledPermutation,
+    OrderDistribution,
     Segment,
-    SeparablePermutation,
     Transduction,
 )
 from permalign.text.batching import pad
@@ -138,7 +137,7 @@ class Head(nn.Module, ABC):
 
     def log_likelihood_over_orders(
         self,
-        distribution: SeparablePermutation | LabelledPermutation,
+        distribution: OrderDistribution,
         states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -157,7 +156,7 @@ class Head(nn.Module, ABC):
 
     def derivations_over_orders(
         self,
-        distribution: SeparablePermutation | LabelledPermutation,
+        distribution: OrderDistribution,
         states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -168,7 +167,7 @@ class Head(nn.Module, ABC):
 
     def phrase_derivations(
         self,
-        distribution: SeparablePermutation | LabelledPermutation,
+        distribution: OrderDistribution,
         states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         count: int,

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from permalign.shapes import Float
-from permalign.structures.restriction import LOG_ZERO
+from permalign.structures.log_space import LOG_ZERO
 
 
 def log_recurrence(

@@ -9,7 +9,7 @@ from permalign.heads.base import Decoder, Head, encoded_size
 from permalign.heads.softmax.output import OutputSoftmax
 from permalign.masks import length_mask, padding_mask
 from permalign.shapes import Float, Int
-from permalign.structures import LabelledPermutation, Segment, SeparablePermutation
+from permalign.structures import OrderDistribution, Segment
 from permalign.text.codec import END_ID, UNKNOWN_ID
 
 
@@ -87,7 +87,7 @@ class TaggingHead(Head):
 
     def log_likelihood_over_orders(
         self,
-        distribution: SeparablePermutation | LabelledPermutation,
+        distribution: OrderDistribution,
         states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],

@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from permalign.shapes import Float, Int
-from permalign.structures import Derivation, LabelledPermutation, SeparablePermutation
-
-Distribution = SeparablePermutation | LabelledPermutation
-"""A distribution over orders; both classes have the same methods."""
+from permalign.structures import Derivation, OrderDistribution
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class Reordering:
     copies: int = 1
     matrix: Tensor | None = None
     order: Tensor | None = None
-    distribution: Distribution | None = None
+    distribution: OrderDistribution | None = None
     derivations: list[Derivation] | None = None
     penalties: dict[str, Tensor] = field(default_factory=dict)
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one
-from permalign.reorderers.base import Distribution
 from permalign.reorderers.inversion_prior import InversionPrior
 from permalign.reorderers.source_encoder import SourceEncoder
 from permalign.reorderers.split_scorer import SplitScorer
@@ -160,8 +159,3 @@ class LabelledReorderer(TreeReorderer):
                 )
         finally:
             self.train(training)
-
-    def repeat_batch(self, distribution: Distribution, copies: int) -> Distribution:
-        """The distributions of a batch, the whole batch repeated ``copies`` times."""
-        assert isinstance(distribution, LabelledPermutation)
-        return distribution.repeat(copies)

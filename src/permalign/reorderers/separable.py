@@ -2,7 +2,6 @@
 
 from torch import Tensor
 
-from permalign.reorderers.base import Distribution
 from permalign.reorderers.inversion_prior import InversionPrior
 from permalign.reorderers.source_encoder import SourceEncoder
 from permalign.reorderers.split_scorer import SplitScorer
@@ -75,9 +74,3 @@ class SeparableReorderer(TreeReorderer):
         if not self.score_straight_rules:
             scores = scores - scores[..., :1]
         return SeparablePermutation(scores, lengths, self.normal_form, validate_args=False)
-
-    def repeat_batch(self, distribution: Distribution, copies: int) -> SeparablePermutation:
-        """The distributions of a batch, the whole batch repeated ``copies`` times."""
-        assert isinstance(distribution, SeparablePermutation)
-        scores, lengths = distribution.scores.repeat(copies, 1, 1), distribution.lengths.repeat(copies)
-        return SeparablePermutation(scores, lengths, distribution.normal_form, validate_args=False)

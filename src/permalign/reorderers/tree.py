@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from permalign.checks import require_at_least_one
-from permalign.reorderers.base import Distribution, Reorderer, Reordering
+from permalign.reorderers.base import Reorderer, Reordering
 from permalign.reorderers.discrete_order import matrix_of_order, take_order
 from permalign.reorderers.inversion_prior import InversionPrior
 from permalign.shapes import Float, Int
-from permalign.structures import Derivation
+from permalign.structures import Derivation, OrderDistribution
 
 Objective = Literal["soft", "hard", "samples", "exact"]
 Decoding = Literal["greedy", "viterbi", "permutation", "marginal"]
@@ -82,14 +82,12 @@ class TreeReorderer(Reorderer):
         return self._train(distribution, states) if self.training else self._decode(distribution, states)
 
     @abstractmethod
-    def distribution(self, source: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]) -> Distribution:
+    def distribution(
+        self, source: Int[Tensor, "batch n"], lengths: Int[Tensor, " batch"]
+    ) -> OrderDistribution:
         """The distribution over the orders of every sentence."""
 
-    @abstractmethod
-    def repeat_batch(self, distribution: Distribution, copies: int) -> Distribution:
-        """The distributions of a batch, the whole batch repeated ``copies`` times."""
-
-    def _train(self, distribution: Distribution, states: Tensor) -> Reordering:
+    def _train(self, distribution: OrderDistribution, states: Tensor) -> Reordering:
         penalties = {}
         if self.inversion_prior is not None:
             penalties["inversion_prior"] = self.inversion_prior.penalty(distribution.rule_marginals())
@@ -99,11 +97,11 @@ class TreeReorderer(Reorderer):
         if self.objective == "soft":
             matrix = distribution.expected_matrix()
         else:
-            matrix = self.repeat_batch(distribution, copies).relaxed_sample(self.temperature, hard=True)
+            matrix = distribution.repeat(copies).relaxed_sample(self.temperature, hard=True)
         reordered = matrix @ states.repeat(copies, 1, 1)
         return Reordering(reordered, copies, matrix, distribution=distribution, penalties=penalties)
 
-    def _decode(self, distribution: Distribution, states: Tensor) -> Reordering:
+    def _decode(self, distribution: OrderDistribution, states: Tensor) -> Reordering:
         if self.decoding == "marginal":
             matrix = distribution.expected_matrix()
             return Reordering(matrix @ states, matrix=matrix, distribution=distribution)

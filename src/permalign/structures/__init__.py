@@ -1,14 +1,14 @@
 """Exact inference: tensors in, tensors out. Each structure is a noun, each question to it a verb."""
 
-import permalign.structures.divergence  # noqa: F401 (registers itself with torch.distributions)
+from permalign.structures.aligned_segments import Segment, bracketed
 from permalign.structures.derivations import Derivation, Tree
-from permalign.structures.grammar_listing import LearnedGrammar, read_grammar
+from permalign.structures.distribution import OrderDistribution
+from permalign.structures.kbest import ProbableOrder
 from permalign.structures.labelled import LabelledPermutation
 from permalign.structures.labelled_synchronous import LabelledSynchronousPermutation
+from permalign.structures.learned_grammar import LearnedGrammar, read_grammar
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
-from permalign.structures.search import ProbableOrder
 from permalign.structures.segmental import SegmentalAlignment
-from permalign.structures.segments import Segment, bracketed
 from permalign.structures.separable import SeparablePermutation
 from permalign.structures.synchronous import SynchronousPermutation, Transduction
 
@@ -19,6 +19,7 @@ __all__ = [
     "LabelledSynchronousPermutation",
     "LearnedGrammar",
     "MonotoneAlignment",
+    "OrderDistribution",
     "ProbableOrder",
     "Segment",
     "SegmentalAlignment",

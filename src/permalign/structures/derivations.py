@@ -1,4 +1,4 @@
-"""Derivations: a binary tree over the words whose nodes keep (straight) or swap (inverted) their two parts."""
+"""Derivations: binary trees over a sentence, whose nodes keep (straight) or swap (inverted) their two parts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ MARKS = {"S": "S →", "I": "I ⇄"}
 
 @dataclass(frozen=True)
 class Tree:
-    """A node over the tokens ``start..end-1``; a leaf has no rule and no children, and labels are optional.
+    """A node over the tokens ``start..end-1`` with all that is below it; labels are optional.
 
-    A leaf is a token, or a phrase of several, which keep their order.
+    A leaf has no rule and no children: it is a token, or a phrase of several tokens, which keep their order.
 
     >>> girl_saw = Tree(0, 2, "I", (Tree(0, 1), Tree(1, 2)))
     >>> girl_saw.order
@@ -39,10 +39,10 @@ class Tree:
         """Build a tree from its internal nodes in pre-order.
 
         Args:
-            nodes: each (i, j, k, rule number), or (i, j, k, rule number, label).
+            nodes: the nodes, each (i, j, k, rule number), or (i, j, k, rule number, label).
             length: the number of tokens.
-            labels: of the leaves, where they have any.
-            phrases: leaves of several tokens, each (first token, end).
+            labels: the labels of the leaves; None if they have none.
+            phrases: the leaves of several tokens, each (first token, one past the last).
         """
         spans = {
             (token, token + 1): cls(token, token + 1, label=None if labels is None else labels[token])
@@ -52,6 +52,18 @@ class Tree:
             children = (spans[start, middle], spans[middle, end])
             spans[start, end] = cls(start, end, RULES[rule], children, *label)
         return spans[0, length]
+
+    def to_nodes(self) -> list[tuple[int, int, int, int]]:
+        """The internal nodes in pre-order, each (i, j, k, rule number), as `from_nodes` takes them.
+
+        >>> Tree(0, 3, "I", (Tree(0, 1), Tree(1, 3, "S", (Tree(1, 2), Tree(2, 3))))).to_nodes()
+        [(0, 1, 3, 1), (1, 2, 3, 0)]
+        """
+        return [
+            (node.start, node.children[0].end, node.end, RULES.index(node.rule))
+            for node in self.nodes()
+            if node.rule is not None
+        ]
 
     def nodes(self) -> Iterator["Tree"]:
         """This node and all below it, in pre-order."""
@@ -63,27 +75,27 @@ class Tree:
 
     @property
     def leaves(self) -> tuple[tuple[int, int], ...]:
-        """Where the leaves start and end, as the tree puts them.
+        """The leaves, each (start, end), in the order in which the tree puts them.
 
         >>> Tree(0, 3, "I", (Tree(0, 2), Tree(2, 3))).leaves
         ((2, 3), (0, 2))
         """
-        found, waiting = [], [self]
+        leaves, waiting = [], [self]
         while waiting:
             node = waiting.pop()
             if node.rule is None:
-                found.append((node.start, node.end))
+                leaves.append((node.start, node.end))
             else:  # what comes first is pushed last
                 waiting.extend(reversed(node.children) if node.rule == "S" else node.children)
-        return tuple(found)
+        return tuple(leaves)
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The tokens as the tree puts them."""
+        """The tokens in the order in which the tree puts them."""
         return tuple(token for start, end in self.leaves for token in range(start, end))
 
     def draw(self, words: Sequence[str] | None = None) -> str:
-        """The tree as lines of text, one node a line, words in their original order; labels stand in brackets.
+        """The tree as text: one line for each node, words in their original order, labels in brackets.
 
         >>> tree = Tree(0, 3, "S", (Tree(0, 2, "I", (Tree(0, 1), Tree(1, 2))), Tree(2, 3)))
         >>> print(tree.draw(["she", "sang", "today"]))
@@ -130,7 +142,7 @@ class Derivation(ShownInNotebooks):
 
     @property
     def leaves(self) -> tuple[tuple[int, int], ...]:
-        """Where the leaves of the tree start and end, in its order; see `Tree.leaves`."""
+        """The leaves of the tree, each (start, end), in its order; see `Tree.leaves`."""
         return self.tree.leaves
 
     def reorder(self, words: Sequence[str]) -> list[str]:

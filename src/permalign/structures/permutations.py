@@ -1,4 +1,4 @@
-"""Plain facts about permutations, and about the separable ones among them.
+"""Permutations, and the separable ones among them: checks, conversions, lists and counts.
 
 A permutation is an *order*: ``order[position] = token``, the token that stands there after reordering.
 An order is separable when a binary tree yields it whose every node puts its right part straight after the

@@ -15,9 +15,9 @@ from permalign.checks import (
     shape_of,
 )
 from permalign.shapes import Float, Int
+from permalign.structures.aligned_segments import Segment
+from permalign.structures.log_space import LOG_ZERO, minus_infinity_below, zero_if_impossible
 from permalign.structures.monotone import BestAlignment
-from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, zero_if_impossible
-from permalign.structures.segments import Segment
 
 
 class SegmentalAlignment:

@@ -1,62 +1,47 @@
 """Distributions over separable permutations: the reorderings a bracketing transduction grammar can make."""
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from math import inf
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import constraints
+from torch.distributions.kl import register_kl
 
 from permalign import kernels
-from permalign.checks import (
-    require_finite,
-    require_floats,
-    require_lengths,
-    require_no_nan_or_plus,
-    require_range,
-    sample_count,
-    shape_of,
-)
-from permalign.kernels.layout import (
-    inside_square,
-    length_of_split_count,
-    mask_padding,
-    split_fenceposts,
-    split_index,
-    valid_splits,
-)
+from permalign.checks import require_finite, require_floats, require_lengths, require_range, shape_of
+from permalign.kernels.layout import mask_padding, split_fenceposts, split_index, valid_splits
 from permalign.shapes import Float, Int
-from permalign.structures.derivations import Derivation, Tree
-from permalign.structures.permutations import separable_permutations
-from permalign.structures.restriction import LOG_ZERO, minus_infinity_below, splits_of_order
-from permalign.structures.search import Order, ProbableOrder, derivations_of, search_order
-from permalign.structures.support import SeparableOrders, require_orders, wrong_scores
+from permalign.structures.derivations import Tree
+from permalign.structures.distribution import OrderDistribution
+from permalign.structures.forests import SeparableForest
+from permalign.structures.splits import require_split_scores
+from permalign.structures.tagging_posterior import TaggingPosterior, tagging_posterior
 
 
-class SeparablePermutation(Distribution):
+class SeparablePermutation(OrderDistribution):
     r"""A distribution over derivations of separable permutations, and through them over permutations.
 
     A derivation is a binary tree over the words of a sentence, each node straight (S: left part, then right part)
     or inverted (I: right part, then left part). Its probability is proportional to the exponential of the sum of its
-    splits' scores; a permutation's is the sum over its derivations. Everything is exact, batched with padding, and
-    differentiable in the scores where that makes sense:
+    splits' scores; a permutation's is the sum over its derivations:
 
         gamma(i,j,k,R) = score(i,j,k,R) + beta(i,j) + beta(j,k)         beta(i,k) = logsumexp_{j,R} gamma(i,j,k,R)
         log Z = beta(0,n)                                                G(j,R | i,k) = exp(gamma - beta(i,k))
 
-    An order is a permutation written as ``order[position] = token``; a matrix is ``M[position, token]``, so that
-    ``M @ states`` reorders states. The batch is the number of sentences, an event is an order of ``n`` tokens.
-    Padding keeps its place.
+    Sums, marginals, derivations and samples take O(n^3). Matrices take O(n^4), as does `log_likelihood`, the sum over
+    derivations of a tagging, with p the position at which the output of a span begins:
+
+        C(i,i+1,p) = emission(i,p)
+        C(i,k,p) = logsumexp_j { score_S + C(i,j,p) + C(j,k,p+j-i),  score_I + C(j,k,p) + C(i,j,p+k-j) }
 
     Args:
         scores: ``(batch, T, 2)`` with ``T = (n^3 - n) / 6`` splits packed by width, then start, then middle; rule 0
             is straight, 1 inverted. See `from_dense` for scores indexed ``[i, j, k, rule]``.
         lengths: ``(batch,)``, the number of words of every sentence; None means ``n`` for all.
-        normal_form: forbid a straight node with a straight left child and an inverted node with an inverted left
-            child: then every permutation has exactly one derivation, `best_derivation` yields the most probable
+        normal_form: whether to forbid a straight node with a straight left child and an inverted node with an inverted
+            left child: then every permutation has exactly one derivation, `best_derivation` yields the most probable
             permutation, and entropy and KL are of permutations.
+        validate_args: whether to check the values of the arguments; None means torch's default.
 
     Example: of the two orders of two words, one gets three times the weight of the other.
 
@@ -71,10 +56,24 @@ class SeparablePermutation(Distribution):
         S →
         ├─ saw
         └─ her
+
+    The likelihood of a tagging that swaps them:
+
+        >>> swapped = torch.tensor([[[-torch.inf, 0.0], [0.0, -torch.inf]]])  # token 0 can only stand second
+        >>> distribution.log_likelihood(swapped).exp()
+        tensor([0.2500])
+
+    Four words: 5 of the 40 derivations keep the order, and none yields the order 2413.
+
+        >>> uniform = SeparablePermutation(torch.zeros(1, 10, 2))
+        >>> uniform.log_prob(torch.tensor([[0, 1, 2, 3]])).exp().mul(40).round()
+        tensor([5.])
+        >>> uniform.log_prob(torch.tensor([[1, 3, 0, 2]]))
+        tensor([-inf])
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {"scores": constraints.independent(constraints.real, 2)}
-    has_enumerate_support = True
+    split_scores_name = "scores"
 
     def __init__(
         self,
@@ -84,19 +83,14 @@ class SeparablePermutation(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         require_floats({"scores": scores})
-        words = length_of_split_count(scores.shape[1]) if scores.dim() == 3 and scores.shape[2] == 2 else None
-        if words is None:
-            raise ValueError(wrong_scores(scores))
+        length = require_split_scores("scores", scores)
         self.scores = scores
-        self.lengths = require_lengths("lengths", lengths, "scores", scores, words)
+        self.lengths = require_lengths("lengths", lengths, "scores", scores, length)
         self.normal_form = normal_form
-        super().__init__(scores.shape[:1], torch.Size([words]), validate_args=False)
-        if validate_args is None:
-            validate_args = Distribution._validate_args
-        if validate_args:
-            require_range("lengths", self.lengths, "scores", scores, words)
-            require_finite("scores", scores, valid_splits(words, self.lengths))
-        self._validate_args = bool(validate_args)
+        super().__init__(scores.shape[0], length, validate_args)
+        if self._validate_args:
+            require_range("lengths", self.lengths, "scores", scores, length)
+            require_finite("scores", scores, valid_splits(length, self.lengths))
 
     @classmethod
     def from_dense(
@@ -105,7 +99,7 @@ class SeparablePermutation(Distribution):
         lengths: Int[Tensor, " batch"] | None = None,
         normal_form: bool = False,
     ) -> "SeparablePermutation":
-        """From scores ``(batch, n+1, n+1, n+1, 2)`` indexed ``[i, j, k, rule]``; only ``i < j < k`` is read.
+        """Build it from scores ``(batch, n+1, n+1, n+1, 2)`` indexed ``[i, j, k, rule]``; only ``i < j < k`` is read.
 
         >>> dense = torch.zeros(1, 4, 4, 4, 2)
         >>> SeparablePermutation.from_dense(dense).log_partition().exp().round()  # the derivations of three words
@@ -123,40 +117,7 @@ class SeparablePermutation(Distribution):
 
     def __repr__(self) -> str:
         form = ", normal_form=True" if self.normal_form else ""
-        return f"SeparablePermutation(sentences: {self.batch_shape[0]}, words: {self.words}{form})"
-
-    @property
-    def words(self) -> int:
-        """The number of words there is room for, n."""
-        return self.event_shape[0]
-
-    @constraints.dependent_property(is_discrete=True, event_dim=1)
-    def support(self) -> constraints.Constraint:
-        """Separable orders of ``n`` tokens."""
-        return SeparableOrders()
-
-    def expand(
-        self, batch_shape: Sequence[int], _instance: "SeparablePermutation | None" = None
-    ) -> "SeparablePermutation":
-        """The same distribution for several sentences; only a batch of one can grow."""
-        if len(batch_shape) != 1 or (
-            self.batch_shape[0] != 1 and tuple(batch_shape) != tuple(self.batch_shape)
-        ):
-            raise ValueError(
-                f"batch_shape is {tuple(batch_shape)}, but a batch of {self.batch_shape[0]} sentences can only be "
-                "expanded along its one axis, and only from one sentence."
-            )
-        return self.select(torch.arange(self.batch_shape[0], device=self.scores.device).expand(*batch_shape))
-
-    def double(self) -> "SeparablePermutation":
-        """The same distribution in double precision."""
-        return SeparablePermutation(self.scores.double(), self.lengths, self.normal_form, validate_args=False)
-
-    def select(self, rows: Int[Tensor, " rows"]) -> "SeparablePermutation":
-        """The distributions of some sentences, in any order and number."""
-        return SeparablePermutation(
-            self.scores[rows], self.lengths[rows], self.normal_form, validate_args=False
-        )
+        return f"SeparablePermutation(sentences: {self.batch_shape[0]}, length: {self.length}{form})"
 
     # --- Sums over derivations --------------------------------------------------------------------------------
 
@@ -170,7 +131,11 @@ class SeparablePermutation(Distribution):
         Sums to one over the options of every span, and is zero at padding. In normal form the span is one that no
         rule is forbidden to (a right child, or the root).
         """
-        return kernels.span_softmax(self._inside()[1], self.lengths)
+        return kernels.span_softmax(self._chart(), self.lengths)
+
+    def option_weights(self) -> Float[Tensor, "batch splits 2"]:
+        """The same as `rule_probabilities`."""
+        return self.rule_probabilities()
 
     def rule_marginals(self) -> Float[Tensor, "batch splits 2"]:
         """The probability that a derivation contains each split with each rule; zero at padding. O(n^3).
@@ -179,7 +144,7 @@ class SeparablePermutation(Distribution):
         >>> uniform.rule_marginals().sum()  # two nodes in every tree over three words
         tensor(2., dtype=torch.float64)
         """
-        return kernels.rule_marginals(*self._rules(self._inside()[1]))
+        return kernels.rule_marginals(*self._rules(self._chart()))
 
     def expected_matrix(self) -> Float[Tensor, "batch position token"]:
         """E[M][position, token], the marginal probability that the token stands there; identity at padding. O(n^4).
@@ -191,103 +156,42 @@ class SeparablePermutation(Distribution):
 
         and ``E[M][p, t] = mu(t, t+1, p)``.
         """
-        return kernels.expected_matrix(*self._rules(self._inside()[1]))
+        return kernels.expected_matrix(*self._rules(self._chart()))
 
-    def log_likelihood(self, emissions: Float[Tensor, "batch token position"]) -> Float[Tensor, " batch"]:
-        """Exactly ``log E_D prod_p exp(emissions[token at p, p])``: the likelihood of a tagging. O(n^4).
+    def tagging_posterior(self, emissions: Float[Tensor, "1 token position"]) -> TaggingPosterior:
+        """The posterior of derivations of a single sentence, ``p(D | output)``; see `TaggingPosterior`. O(n^4).
 
-        Args:
-            emissions: ``(batch, n, n)`` indexed ``[token, position]``: the log-probability that the token emits the
-                output's word at that position; -inf where it cannot.
-
-        The sum runs over all derivations, with ``C(i,i+1,p) = emission(i, p)`` and
-
-            C(i,k,p) = logsumexp_j { score_S + C(i,j,p) + C(j,k,p+j-i),  score_I + C(j,k,p) + C(i,j,p+k-j) }
-
-        Its gradient in the emissions is the posterior of alignments, in the scores the posterior of rules minus the
-        prior one.
+        Raises:
+            ValueError: no derivation can write the output, or there are several sentences.
 
         >>> two_words = SeparablePermutation(torch.tensor([[[3.0, 1.0]]]).log())
-        >>> swapped = torch.tensor([[[-torch.inf, 0.0], [0.0, -torch.inf]]])  # token 0 can only stand second
-        >>> two_words.log_likelihood(swapped).exp()
-        tensor([0.2500])
+        >>> emissions = torch.tensor([[[0.1, 0.8], [0.9, 0.2]]]).log()  # the second token probably wrote the first word
+        >>> posterior = two_words.tagging_posterior(emissions)
+        >>> posterior.derivation.order, posterior.alignment  # 1 * 0.9 * 0.8 against 3 * 0.1 * 0.2
+        ((1, 0), tensor([[0.0769, 0.9231],
+                [0.9231, 0.0769]], dtype=torch.float64))
         """
-        require_floats({"scores": self.scores, "emissions": emissions})
-        expected = (self.batch_shape[0], self.words, self.words)
-        if tuple(emissions.shape) != expected:
+        if self.batch_shape[0] != 1 or int(self.lengths[0]) != self.length:
             raise ValueError(
-                f"emissions has shape {shape_of(emissions)}, but must be {expected}: (batch, token, position)."
+                f"the distribution has {self.batch_shape[0]} sentences with room for {self.length} words, but a "
+                "posterior is of a single sentence without padding. Build a distribution of that sentence alone."
             )
-        if self._validate_args:
-            require_no_nan_or_plus("emissions", emissions, inside_square(self.lengths, self.words))
-        finite = emissions.clamp(min=LOG_ZERO)
-        total = kernels.tagging_inside(self.scores, finite, self.lengths, self.normal_form)
-        return minus_infinity_below(total - self.log_partition(), total)
+        log_partition = float(self.double().log_partition().detach())
+        return tagging_posterior(self.scores, self.lengths, self.normal_form, emissions, log_partition)
 
-    def log_prob(self, value: Int[Tensor, "*samples batch n"]) -> Float[Tensor, "*samples batch"]:
-        """The log-probability of an order, summed over its derivations; -inf if it is not separable. O(n^3).
+    # --- What OrderDistribution asks --------------------------------------------------------------------------
 
-        The inside sum again, restricted to splits whose two parts and whole the order keeps contiguous, with the
-        rule the order dictates.
+    def _arguments(self) -> dict[str, Any]:
+        return {"scores": self.scores, "lengths": self.lengths, "normal_form": self.normal_form}
 
-        >>> uniform = SeparablePermutation(torch.zeros(1, 10, 2))
-        >>> uniform.log_prob(torch.tensor([[0, 1, 2, 3]])).exp().mul(40).round()  # 5 of 40 trees keep the order
-        tensor([5.])
-        >>> uniform.log_prob(torch.tensor([[1, 3, 0, 2]]))  # 2413
-        tensor([-inf])
-        """
-        require_orders(value, self.scores, self.lengths, self.words, self._validate_args)
-        order = value.long()
-        samples = order.shape[:-2]
-        order = order.reshape(-1, self.words)
-        copies = order.shape[0] // self.batch_shape[0]
-        if copies == 0:
-            return self.scores.new_zeros((*samples, self.batch_shape[0]))
-        scores, lengths = self.scores.repeat(copies, 1, 1), self.lengths.repeat(copies)
-        restricted = scores.masked_fill(~splits_of_order(order), LOG_ZERO)
-        total = kernels.inside(restricted, lengths, self.normal_form)[0]
-        log_prob = minus_infinity_below(total - self.log_partition().repeat(copies), total)
-        return log_prob.view(*samples, self.batch_shape[0])
+    def _tagging_inside(self, emissions: Tensor) -> Tensor:
+        return kernels.tagging_inside(self.scores, emissions, self.lengths, self.normal_form)
 
-    def entropy(self) -> Float[Tensor, " batch"]:
-        """The entropy of derivations, in nats (in normal form: of permutations). O(n^3).
+    def _expected_weight(self) -> Tensor:
+        return (self.rule_marginals() * mask_padding(self.scores, self.lengths)).sum((1, 2))
 
-        ``log Z - sum(marginals * scores)``: a difference of large numbers, so computed in double precision.
-        """
-        exact = self.double()
-        expected_score = (exact.rule_marginals() * mask_padding(exact.scores, self.lengths)).sum((1, 2))
-        return (exact.log_partition() - expected_score).to(self.scores.dtype)
-
-    # --- Sampling ---------------------------------------------------------------------------------------------
-
-    def sample(
-        self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
-    ) -> Int[Tensor, "*samples batch n"]:
-        """Exact samples of orders, ``(*sample_shape, batch, n)``: n - 1 draws on the way down a tree."""
-        with torch.no_grad():
-            copies = sample_count(sample_shape)
-            uniforms = torch.rand(
-                (copies, self.batch_shape[0], self.words - 1),
-                generator=generator,
-                dtype=self.scores.dtype,
-                device=self.scores.device,
-            )
-            _, orders = kernels.walk(self._inside()[1], self.lengths, uniforms, self.normal_form)
-        return orders.view(*sample_shape, self.batch_shape[0], self.words)
-
-    def relaxed_sample(
-        self, temperature: float, hard: bool = True, generator: torch.Generator | None = None
-    ) -> Float[Tensor, "batch position token"]:
-        """A permutation matrix sampled by Gumbel-softmax over the options of every span. O(n^4).
-
-        With ``hard`` the matrix is an exact sample, a true permutation, and its gradient is that of the relaxed one
-        (straight-through); without, it is the relaxed one, whose rows and columns still sum to one.
-        """
-        if not 0 < temperature < inf:
-            raise ValueError(
-                f"temperature is {temperature}, but must be above 0 and finite. The paper searches 0.1 to 10."
-            )
-        gamma = self._inside()[1]
+    def _relaxed_matrix(self, temperature: float, hard: bool, generator: torch.Generator | None) -> Tensor:
+        gamma = self._chart()
         uniform = torch.rand(gamma.shape, generator=generator, dtype=gamma.dtype, device=gamma.device)
         tiny = torch.finfo(gamma.dtype).tiny
         gumbel = -(-uniform.clamp(min=tiny).log()).clamp(min=tiny).log()
@@ -297,64 +201,27 @@ class SeparablePermutation(Distribution):
             within = [_straight_through(part, lengths, within_rule=True) for part in within]
         return kernels.expected_matrix(rules, lengths, *within)
 
-    # --- Single derivations and orders ------------------------------------------------------------------------
+    def _chart(self, maximise: bool = False) -> Tensor:
+        """gamma, or its maximum, of every split and rule."""
+        if maximise:
+            return kernels.best_inside(self.scores, self.lengths, self.normal_form)[1]
+        return self._inside()[1]
 
-    def greedy_derivation(self) -> list[Derivation]:
-        """The locally most probable option of every span, from the root down, as the paper decodes.
+    @property
+    def _draws(self) -> int:
+        return self.length - 1
 
-        Greedy: neither the most probable derivation (`best_derivation`) nor permutation (`most_probable_order`).
-        """
-        return self._walked(self._inside()[1])
+    def _walk(self, chart: Tensor, uniforms: Tensor | None) -> tuple[Tensor, None, Tensor]:
+        nodes, orders = kernels.walk(chart, self.lengths, uniforms, self.normal_form)
+        return nodes, None, orders
 
-    def best_derivation(self) -> list[Derivation]:
-        """The most probable derivation of every sentence (Viterbi: the maximum in place of the sum). O(n^3)."""
-        return self._walked(kernels.best_inside(self.scores, self.lengths, self.normal_form)[1])
+    def _tree_weight(self, row: int, tree: Tree) -> Tensor:
+        nodes = torch.tensor(tree.to_nodes(), dtype=torch.int64, device=self.scores.device)
+        start, middle, end, rule = nodes.view(-1, 4).unbind(-1)
+        return self.scores[row, split_index(self.length, start, middle, end), rule].sum()
 
-    def top_derivations(self, k: int) -> list[list[Derivation]]:
-        """The k most probable derivations of every sentence, best first; all of them where there are fewer."""
-        if k < 1:
-            raise ValueError(f"k is {k}, but must be at least 1.")
-        return [list(islice(derivations_of(one, self.normal_form), k)) for one in self._sentences()]
-
-    def most_probable_order(self, derivations: int = 1000) -> ProbableOrder:
-        """The most probable permutation, with a certificate.
-
-        Derivations come best first; each new order is scored exactly, over all its derivations. No other order can
-        have more than the mass not yet seen, so once the best has at least that much it is proven. The search stops
-        there, or after ``derivations`` derivations with the gap that is left. In normal form the first derivation is
-        the answer.
-        """
-        if derivations < 1:
-            raise ValueError(f"derivations is {derivations}, but the search needs at least 1.")
-        orders = torch.arange(self.words).repeat(self.batch_shape[0], 1)
-        log_probs, gaps = [], []
-        for index, scores in enumerate(self._sentences()):
-            sentence = SeparablePermutation(scores, None, self.normal_form, validate_args=False)
-            ranked = derivations_of(scores, self.normal_form)
-            order, log_prob, gap = search_order(ranked, sentence._log_probs, derivations, self.normal_form)
-            orders[index, : sentence.words] = torch.tensor(order)
-            log_probs.append(log_prob)
-            gaps.append(gap)
-        tensor = self.scores.new_tensor
-        return ProbableOrder(orders.to(self.scores.device), tensor(log_probs), tensor(gaps))
-
-    def enumerate_support(self, expand: bool = True) -> Int[Tensor, "orders batch n"]:
-        """All separable orders, ``(number, batch, n)``: 1, 2, 6, 22, 90, ... of them, for one length up to 10."""
-        length = int(self.lengths[0])
-        if bool((self.lengths != length).any()):
-            raise ValueError(
-                f"lengths are {self.lengths.tolist()}, but only sentences of one length have one support. "
-                "Enumerate each length on its own."
-            )
-        if length > 10:
-            raise ValueError(
-                f"a sentence of {length} words has too many orders to list; at most 10 words (206,098 orders). "
-                "Use sample or top_derivations."
-            )
-        padding = tuple(range(length, self.words))
-        orders = torch.tensor([order + padding for order in separable_permutations(length)])
-        orders = orders.to(self.scores.device)[:, None]
-        return orders.expand(-1, self.batch_shape[0], -1) if expand else orders
+    def _forest(self) -> SeparableForest:
+        return SeparableForest(self.scores[0], self._chart(maximise=True)[0], self.length, self.normal_form)
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
@@ -368,31 +235,26 @@ class SeparablePermutation(Distribution):
             return rules, self.lengths
         return rules, self.lengths, kernels.span_softmax(gamma, self.lengths, within_rule=True)
 
-    def _sentences(self) -> Iterator[Tensor]:
-        """The scores ``(1, T, 2)`` of every sentence by itself: double precision, no padding, no gradient."""
-        keep = valid_splits(self.words, self.lengths)  # what is left is packed for the shorter sentence
-        for index in range(self.batch_shape[0]):
-            yield self.scores.detach()[index : index + 1, keep[index]].double()
-
-    def _log_probs(self, orders: list[Order]) -> list[float]:
-        """The log-probabilities of orders of a single sentence."""
-        return self.log_prob(torch.tensor(orders, device=self.scores.device)[:, None]).flatten().tolist()
-
-    def _walked(self, weights: Tensor) -> list[Derivation]:
-        """The derivation that takes the heaviest option of every span it meets."""
-        (nodes,), _ = kernels.walk(weights, self.lengths, None, self.normal_form)
-        log_partitions = self.double().log_partition()
-        derivations = []
-        for row, length in enumerate(self.lengths.tolist()):
-            chosen = nodes[row, : length - 1]
-            start, middle, end, rule = chosen.unbind(-1)
-            scores = self.scores[row, split_index(self.words, start, middle, end), rule]
-            log_prob = scores.double().sum() - log_partitions[row]
-            tree = Tree.from_nodes(chosen.tolist(), length)
-            derivations.append(Derivation(tree, tree.order, min(0.0, log_prob.item())))
-        return derivations
-
 
 def _straight_through(rules: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
     """One for the most probable option of every span, with the gradient of the probabilities."""
     return kernels.span_one_hot(rules, lengths, within_rule) + (rules - rules.detach())
+
+
+def _kl_separable(p: SeparablePermutation, q: SeparablePermutation) -> Tensor:
+    """``sum(marginals_p * (scores_p - scores_q)) - log Z_p + log Z_q``, in double precision."""
+    if (
+        p.normal_form != q.normal_form
+        or p.scores.shape != q.scores.shape
+        or bool((p.lengths != q.lengths).any())
+    ):
+        raise ValueError(
+            f"kl_divergence of {p!r} and {q!r}: both must have the same batch, lengths and normal_form."
+        )
+    p64, q64 = p.double(), q.double()
+    difference = mask_padding(p64.scores - q64.scores, p.lengths)
+    expected = (p64.rule_marginals() * difference).sum((1, 2))
+    return (expected - p64.log_partition() + q64.log_partition()).to(p.scores.dtype)
+
+
+register_kl(SeparablePermutation, SeparablePermutation)(_kl_separable)

@@ -21,19 +21,18 @@ from permalign.checks import (
 from permalign.kernels import Walks
 from permalign.kernels.layout import (
     leaf_spans,
-    length_of_split_count,
     max_phrase_length_of,
     span_offsets,
     split_index,
     valid_splits,
 )
 from permalign.shapes import Float, Int
+from permalign.structures.aligned_segments import Segment
 from permalign.structures.derivations import Derivation, Tree
-from permalign.structures.labelled import LabelledPermutation
-from permalign.structures.restriction import LOG_ZERO, minus_infinity_below
-from permalign.structures.segments import Segment
+from permalign.structures.distribution import OrderDistribution
+from permalign.structures.log_space import LOG_ZERO, minus_infinity_below
 from permalign.structures.separable import SeparablePermutation
-from permalign.structures.support import wrong_scores
+from permalign.structures.splits import require_split_scores
 
 
 @dataclass(frozen=True)
@@ -113,10 +112,7 @@ class SynchronousPermutation:
     ) -> None:
         name = "segment_log_probs"
         require_floats({"split_scores": split_scores, name: segment_log_probs})
-        packed = split_scores.dim() == 3 and split_scores.shape[2] == 2
-        tokens = length_of_split_count(split_scores.shape[1]) if packed else None
-        if tokens is None:
-            raise ValueError(wrong_scores(split_scores).replace("scores", "split_scores", 1))
+        tokens = require_split_scores("split_scores", split_scores)
         leaves = tokens + self._require_phrases(phrase_scores, split_scores.shape[0], tokens)
         expected = (split_scores.shape[0], leaves)
         if segment_log_probs.dim() != 4 or tuple(segment_log_probs.shape[:2]) != expected:
@@ -155,7 +151,7 @@ class SynchronousPermutation:
             self._require_room()
 
     @property
-    def permutation(self) -> SeparablePermutation | LabelledPermutation:
+    def permutation(self) -> OrderDistribution:
         """The distribution over orders of tokens before any output is seen; phrases are left out of account."""
         return SeparablePermutation(
             self.split_scores, self.source_lengths, self.normal_form, validate_args=False

@@ -1,4 +1,4 @@
-"""What is known about the tree of a sentence once its tagging has been seen."""
+"""The posterior of a sentence's trees once its tagging has been seen."""
 
 from typing import NamedTuple
 
@@ -7,19 +7,20 @@ from torch import Tensor
 
 from permalign import kernels
 from permalign.kernels.layout import split_offset
-from permalign.shapes import Float
+from permalign.shapes import Float, Int
 from permalign.structures.derivations import Derivation, Tree
-from permalign.structures.restriction import LOG_ZERO
-from permalign.structures.separable import SeparablePermutation
+from permalign.structures.log_space import LOG_ZERO
 
 
 class TaggingPosterior(NamedTuple):
-    """Derivations of a single sentence given its output, a word for each token; all of it exact.
+    """Derivations of a single sentence given its output, one word for each token; all of it exact.
+
+    ``p(D | output) = p(D) prod_p exp(emissions[token at p, p]) / p(output)``
 
     Attributes:
-        log_likelihood: of the output, summed over all derivations.
-        derivation: the most probable one given the output, with its posterior log-probability.
-        rules: ``(splits, 2)``, how probable it is that the derivation contains each of them.
+        log_likelihood: the log-probability of the output, summed over all derivations.
+        derivation: the most probable derivation given the output, with its posterior log-probability.
+        rules: ``(splits, 2)``, how probable it is that the derivation contains each split with each rule.
         alignment: ``(token, position)``, how probable it is that the token wrote the word at that position.
     """
 
@@ -30,37 +31,34 @@ class TaggingPosterior(NamedTuple):
 
 
 def tagging_posterior(
-    distribution: SeparablePermutation, emissions: Float[Tensor, "1 token position"]
+    scores: Float[Tensor, "1 splits 2"],
+    lengths: Int[Tensor, " 1"],
+    normal_form: bool,
+    emissions: Float[Tensor, "1 token position"],
+    log_partition: float,
 ) -> TaggingPosterior:
-    """The posterior of derivations, ``p(D | output) = p(D) prod_p exp(emissions[token at p, p]) / p(output)``.
+    """The posterior of `permalign.SeparablePermutation`, in double precision. O(n^4).
 
-    Marginals are gradients of the log of the summed weight (see `SeparablePermutation.log_likelihood`); the best
-    derivation takes maxima in the place of its sums. O(n^4). In double precision.
+    Marginals are gradients of the log of the summed weight; the best derivation takes maxima in the place of sums.
 
     Args:
-        distribution: of a single sentence without padding.
+        scores: the scores of the splits of a single sentence.
+        lengths: the length of that sentence, all there is room for.
+        normal_form: whether a left child may not repeat its parent's rule.
         emissions: ``[token, position]``, the log-probability that the token writes the output's word there.
+        log_partition: the log of the summed weight of all derivations, without emissions.
 
     Raises:
         ValueError: no derivation can write the output.
-
-    >>> two_words = SeparablePermutation(torch.tensor([[[3.0, 1.0]]]).log())
-    >>> emissions = torch.tensor([[[0.1, 0.8], [0.9, 0.2]]]).log()  # the second token wrote the first word, probably
-    >>> posterior = tagging_posterior(two_words, emissions)
-    >>> posterior.derivation.order, posterior.alignment  # 1 * 0.9 * 0.8 against 3 * 0.1 * 0.2
-    ((1, 0), tensor([[0.0769, 0.9231],
-            [0.9231, 0.0769]], dtype=torch.float64))
     """
-    scores = distribution.scores.detach().double().requires_grad_()
+    scores = scores.detach().double().requires_grad_()
     finite = emissions.detach().double().clamp(min=LOG_ZERO).requires_grad_()
-    lengths, normal_form = distribution.lengths, distribution.normal_form
     with torch.enable_grad():
         total = kernels.tagging_inside(scores, finite, lengths, normal_form)
         rules, alignment = torch.autograd.grad(total.sum(), (scores, finite), allow_unused=True)
     log_weight = float(total.detach())
     if log_weight < LOG_ZERO / 2:
         raise ValueError("no derivation of the sentence can write this output.")
-    log_partition = float(distribution.double().log_partition().detach())
     weight, tree = _best_tree(scores.detach()[0], finite.detach()[0], normal_form)
     return TaggingPosterior(
         log_likelihood=log_weight - log_partition,
@@ -73,26 +71,30 @@ def tagging_posterior(
 def _best_tree(scores: Tensor, emissions: Tensor, normal_form: bool) -> tuple[float, Tree]:
     """The heaviest derivation with its emissions, and its weight.
 
-    A span's chart is indexed ``[start, position, banned]`` by the place where its output begins and by the rule it
+    A span's chart is indexed ``[start, position, banned]`` by the position where its output begins and by the rule it
     may not use (0 straight, 1 inverted, 2 none): in normal form a left child may not repeat its parent's rule.
 
         B(i,k,p,b) = max_{j, R != b} score_R(i,j,k) + (S) B(i,j,p,R) + B(j,k,p+j-i,2)
                                                       (I) B(j,k,p,2) + B(i,j,p+k-j,R)
     """
-    words = emissions.shape[0]
+    length = emissions.shape[0]
     charts = {1: emissions[:, :, None].expand(-1, -1, 3)}
     choices: dict[int, Tensor] = {}
-    for width in range(2, words + 1):
-        room = words - width + 1  # starts, and positions
-        first = split_offset(words, width)
+    for width in range(2, length + 1):
+        room = length - width + 1  # starts, and positions
+        first = split_offset(length, width)
         block = scores[first : first + room * (width - 1)].view(room, width - 1, 2)
         options = []  # two for each middle: straight, inverted
         for left in range(1, width):
             right = width - left
-            before, behind = charts[left], charts[right]
+            left_chart, right_chart = charts[left], charts[right]
             banned = (0, 1) if normal_form else (2, 2)
-            straight = before[:room, :room, banned[0]] + behind[left : left + room, left : left + room, 2]
-            inverted = before[:room, right : right + room, banned[1]] + behind[left : left + room, :room, 2]
+            straight = (
+                left_chart[:room, :room, banned[0]] + right_chart[left : left + room, left : left + room, 2]
+            )
+            inverted = (
+                left_chart[:room, right : right + room, banned[1]] + right_chart[left : left + room, :room, 2]
+            )
             options += [block[:, left - 1, :1] + straight, block[:, left - 1, 1:] + inverted]
         weights = torch.stack(options, dim=-1).view(room, room, width - 1, 2)
         by_rule, middles = weights.max(2)  # (start, position, rule)
@@ -100,12 +102,12 @@ def _best_tree(scores: Tensor, emissions: Tensor, normal_form: bool) -> tuple[fl
         charts[width] = torch.stack([by_rule[..., 1], by_rule[..., 0], best], dim=-1)
         chosen = torch.stack([torch.ones_like(rule), torch.zeros_like(rule), rule], dim=-1)
         choices[width] = torch.stack([middles.gather(-1, chosen) + 1, chosen], dim=-1)
-    return float(charts[words][0, 0, 2]), Tree.from_nodes(_walk(choices, words, normal_form), words)
+    return float(charts[length][0, 0, 2]), Tree.from_nodes(_walk(choices, length, normal_form), length)
 
 
-def _walk(choices: dict[int, Tensor], words: int, normal_form: bool) -> list[tuple[int, int, int, int]]:
+def _walk(choices: dict[int, Tensor], length: int, normal_form: bool) -> list[tuple[int, int, int, int]]:
     """The nodes of the best tree in pre-order."""
-    nodes, waiting = [], [(0, words, 0, 2)]
+    nodes, waiting = [], [(0, length, 0, 2)]
     while waiting:
         start, end, position, banned = waiting.pop()
         if end - start == 1:
@@ -113,7 +115,9 @@ def _walk(choices: dict[int, Tensor], words: int, normal_form: bool) -> list[tup
         left, rule = choices[end - start][start, position, banned].tolist()
         middle = start + left
         nodes.append((start, middle, end, rule))
-        before, behind = (position, position + left) if rule == 0 else (position + end - middle, position)
-        waiting.append((middle, end, behind, 2))
-        waiting.append((start, middle, before, rule if normal_form else 2))
+        left_position, right_position = (
+            (position, position + left) if rule == 0 else (position + end - middle, position)
+        )
+        waiting.append((middle, end, right_position, 2))
+        waiting.append((start, middle, left_position, rule if normal_form else 2))
     return nodes

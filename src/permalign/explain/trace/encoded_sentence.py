@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from permalign.decoding.beam import beam_search
-from permalign.explain.distributions import OrderDistribution, judge_of, option_weights, tree_log_prob
-from permalign.explain.trace.records import Confidence, Judge, Trace, nodes_of, rounded
+from permalign.explain.trace.records import Confidence, Judge, Trace, judge_of, nodes_of, rounded
 from permalign.model import Transducer
 from permalign.reorderers.base import Reordering
 from permalign.reorderers.discrete_order import take_order
-from permalign.structures import Derivation, Segment
+from permalign.structures import Derivation, OrderDistribution, Segment
 from permalign.text.batching import pad
 from permalign.text.codec import UNKNOWN_ID
 
@@ -57,7 +56,7 @@ class EncodedSentence:
         if self.distribution is None:
             return None
         with torch.no_grad():
-            return judge_of(option_weights(self.distribution.double()))
+            return judge_of(self.distribution.double().option_weights()[0], self.distribution.length)
 
     @cached_property
     def entropy(self) -> float | None:
@@ -198,20 +197,21 @@ def build_trace(
     distribution = sentence.distribution
     found = aligned(sentence, order, output)
     target = tuple(sentence.model.target.convert_ids_to_tokens(output))
-    order_log_prob = None
+    normal_form = distribution is not None and distribution.normal_form
+    order_log_prob = tree_log_prob = None
+    if distribution is not None and derivation is not None and not sentence.has_phrases:
+        (tree_log_prob,) = distribution.tree_log_probs([derivation.tree])
     if distribution is not None and order is not None:
         order_log_prob = finite(float(distribution.double().log_prob(_row(order, sentence))))
     return Trace(
         source=sentence.units,
         target=target,
         order=None if order is None else tuple(order),
-        nodes=() if derivation is None else nodes_of(derivation.tree, sentence.judge, _normal_form(sentence)),
+        nodes=() if derivation is None else nodes_of(derivation.tree, sentence.judge, normal_form),
         segments=found.segments,
         confidence=Confidence(
             output=finite(output_log_prob),
-            derivation=None
-            if derivation is None or sentence.has_phrases
-            else finite(tree_log_prob(distribution, derivation)),
+            derivation=finite(tree_log_prob),
             order=order_log_prob,
             entropy=None if sentence.has_phrases else sentence.entropy,
         ),
@@ -221,10 +221,6 @@ def build_trace(
         at_end=found.at_end,
         notes=(*sentence.notes, *_alignment_notes(sentence, found, target)),
     )
-
-
-def _normal_form(sentence: EncodedSentence) -> bool:
-    return bool(getattr(sentence.distribution, "normal_form", False))
 
 
 def _alignment_notes(sentence: EncodedSentence, found: Aligned, target: Sequence[str]) -> tuple[str, ...]:

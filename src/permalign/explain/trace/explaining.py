@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import torch
 
-from permalign.explain.distributions import OrderDistribution, draw, searched, tree_of_order
 from permalign.explain.trace.encoded_sentence import EncodedSentence, build_trace, decode_in_order, read
 from permalign.explain.trace.forced_target import explain_target
 from permalign.explain.trace.records import Comparison, DecodingVariant, Trace
 from permalign.model import Transducer
-from permalign.structures import Derivation
+from permalign.structures import Derivation, OrderDistribution
 
 VARIANTS = {
     "greedy": "the locally best rule of every span, from the root down",
@@ -47,7 +46,7 @@ def explain(
         raise AssertionError("predict was asked to explain")
     derivation = explanation.derivation
     if derivation is None and explanation.order is not None and encoded.distribution is not None:
-        derivation = tree_of_order(encoded.distribution, explanation.order)
+        derivation = _derivation_of_order(encoded.distribution, explanation.order)
     output = model.target.encode(prediction.tokens)
     trace = build_trace(encoded, derivation, explanation.order, output, prediction.score)
     if (
@@ -69,7 +68,8 @@ def sample(
     if distribution is None:
         return ()
     generator = torch.Generator().manual_seed(seed)
-    drawn = draw(distribution, count, generator)
+    (derivations,) = distribution.sample_derivations(count, generator)
+    drawn = [(derivation.order, derivation) for derivation in derivations]
     traces = {one: _in_order(encoded, *one, beam) for one in set(drawn)}
     return tuple(traces[one] for one in drawn)
 
@@ -93,15 +93,23 @@ Choice = tuple[tuple[int, ...], Derivation | None]
 @torch.no_grad()
 def _choices(distribution: OrderDistribution) -> tuple[dict[str, Choice], float]:
     """An order for each way to decode, and the gap of the last."""
-    probable = distribution.most_probable_order(searched(distribution))
+    probable = distribution.most_probable_order(distribution.search_budget)
     order = tuple(probable.order[0].tolist())
     (greedy,), (best,) = distribution.greedy_derivation(), distribution.best_derivation()
     choices: dict[str, Choice] = {
         "greedy": (greedy.order, greedy),
         "viterbi": (best.order, best),
-        "permutation": (order, best if order == best.order else tree_of_order(distribution, order)),
+        "permutation": (order, best if order == best.order else _derivation_of_order(distribution, order)),
     }
     return choices, float(probable.gap)
+
+
+def _derivation_of_order(distribution: OrderDistribution, order: Sequence[int]) -> Derivation | None:
+    """The best derivation of one order of a single sentence."""
+    (derivation,) = distribution.derivation_of_order(
+        torch.tensor([list(order)], device=distribution.lengths.device)
+    )
+    return derivation
 
 
 def _in_order(

@@ -7,14 +7,12 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from permalign.explain.distributions import OrderDistribution, judge_of, tree_of_order
 from permalign.explain.trace.encoded_sentence import EncodedSentence, build_trace, finite
-from permalign.explain.trace.records import Confidence, Trace, nodes_of, rounded
+from permalign.explain.trace.records import Confidence, Trace, judge_of, nodes_of, rounded
 from permalign.heads.base import Head
 from permalign.heads.tagging import TaggingHead
 from permalign.reorderers.discrete_order import take_order
-from permalign.structures import Derivation, SeparablePermutation
-from permalign.structures.tagging_posterior import tagging_posterior
+from permalign.structures import Derivation, OrderDistribution
 from permalign.text.batching import pad
 from permalign.text.codec import UNKNOWN_ID
 
@@ -40,15 +38,15 @@ def explain_target(sentence: EncodedSentence, target: str | Sequence[str]) -> Tr
     output = sentence.model.target.encode(words)
     if not output:
         raise ValueError("the target is empty; give the output to explain, or leave it out.")
-    distribution, head = sentence.distribution, sentence.model.head
+    distribution = sentence.distribution
     if distribution is None:
         trace = _in_the_only_order(sentence, output)
-    elif isinstance(distribution, SeparablePermutation) and _reads_single_words(head):
-        trace = _summed(sentence, distribution, head, output)
-    elif (found := _searched(sentence, distribution, output)) is not None:
-        trace = found
     else:
-        trace = _rescored(sentence, distribution, output)
+        trace = (
+            _summed(sentence, distribution, output)
+            or _searched(sentence, distribution, output)
+            or _rescored(sentence, distribution, output)
+        )
     return replace(trace, target_given=True, notes=(*_unknown(sentence, words, output), *trace.notes))
 
 
@@ -100,12 +98,17 @@ def _searched(
 
 
 def _summed(
-    sentence: EncodedSentence, distribution: SeparablePermutation, head: TaggingHead, output: Sequence[int]
-) -> Trace:
-    """Posterior over all trees, exactly: a gradient and a maximum of the chart of `log_likelihood`."""
+    sentence: EncodedSentence, distribution: OrderDistribution, output: Sequence[int]
+) -> Trace | None:
+    """The exact posterior over all trees; None where head or distribution do not have it."""
+    head = sentence.model.head
+    if not _reads_single_words(head):
+        return None
     target, target_lengths = _target(output, 1, sentence)
     emissions = head.target_emissions(sentence.states, sentence.lengths, target, target_lengths)
-    posterior = tagging_posterior(distribution, emissions)
+    posterior = distribution.tagging_posterior(emissions)
+    if posterior is None:
+        return None
     best = posterior.derivation
     trace = build_trace(sentence, best, best.order, output, posterior.log_likelihood)
     written = sum(float(emissions[0, token, place]) for place, token in enumerate(best.order))
@@ -116,7 +119,7 @@ def _summed(
     )  # [output word][token], and here also [position][token]
     return replace(
         trace,
-        nodes=nodes_of(best.tree, judge_of(posterior.rules), distribution.normal_form),
+        nodes=nodes_of(best.tree, judge_of(posterior.rules, distribution.length), distribution.normal_form),
         confidence=Confidence(finite(posterior.log_likelihood), finite(best.log_prob), order, None),
         matrix=alignment,
         alignment=alignment,
@@ -131,7 +134,7 @@ def _rescored(sentence: EncodedSentence, distribution: OrderDistribution, output
         candidates.setdefault(derivation.order, derivation)  # best first: the first is its order's best
     own = sentence.reordering.order
     if own is not None and (tokens := tuple(own[0].tolist())) not in candidates:
-        derivation_of_own = tree_of_order(distribution, tokens)
+        (derivation_of_own,) = distribution.derivation_of_order(own)
         if derivation_of_own is not None:
             candidates[tokens] = derivation_of_own
     orders = torch.tensor(list(candidates), device=sentence.states.device)

@@ -5,11 +5,16 @@ Text, pictures, pages and the explorer's JSON are all made from an `Trace`, and 
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from math import log
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from permalign.showing import ShownInNotebooks
 from permalign.structures import Segment, Tree
-from permalign.structures.derivations import Rule
+from permalign.structures.derivations import RULES, Rule
+from permalign.structures.splits import span_options
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,19 @@ class Comparison:
 
 Judge = Callable[[Tree, Rule | None], tuple[float, float]]
 """From a node and the rule it may not use to its option's probability and its span's entropy in bits."""
+
+
+def judge_of(weights: Tensor, length: int) -> Judge:
+    """A judge of the nodes of a sentence of that length, by the weights ``(splits, 2)`` of all spans' options."""
+
+    def judge(node: Tree, forbidden: Rule | None) -> tuple[float, float]:
+        options = span_options(weights, length, node.start, node.end, forbidden).double()
+        middle = node.children[0].end - node.start - 1
+        rule = RULES.index(node.rule) if node.rule is not None else 0
+        entropy = -torch.special.xlogy(options, options).sum() / log(2)
+        return round(float(options[middle, rule]), 6), round(abs(float(entropy)), 6)
+
+    return judge
 
 
 def nodes_of(tree: Tree, judge: Judge | None = None, normal_form: bool = False) -> tuple[Node, ...]:

@@ -10,7 +10,7 @@ from permalign.heads.softmax.additive import Exponentials, additive_log_normalis
 from permalign.heads.softmax.segmental import SegmentalSoftmax
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
-from permalign.structures.restriction import LOG_ZERO
+from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import END_ID
 
 

@@ -18,6 +18,7 @@ from permalign.structures import (
     Derivation,
     LabelledPermutation,
     LabelledSynchronousPermutation,
+    OrderDistribution,
     SeparablePermutation,
     SynchronousPermutation,
     Transduction,
@@ -134,7 +135,7 @@ class SegmentsHead(SegmentalHead):
 
     def log_likelihood_over_orders(
         self,
-        distribution: SeparablePermutation | LabelledPermutation,
+        distribution: OrderDistribution,
         states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -147,7 +148,7 @@ class SegmentsHead(SegmentalHead):
 
     def derivations_over_orders(
         self,
-        distribution: SeparablePermutation | LabelledPermutation,
+        distribution: OrderDistribution,
         states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
@@ -159,7 +160,7 @@ class SegmentsHead(SegmentalHead):
 
     def phrase_derivations(
         self,
-        distribution: SeparablePermutation | LabelledPermutation,
+        distribution: OrderDistribution,
         states: Float[Tensor, "batch n input_size"],
         lengths: Int[Tensor, " batch"],
         count: int,
@@ -198,7 +199,7 @@ class SegmentsHead(SegmentalHead):
 
     def _synchronous(
         self,
-        distribution: SeparablePermutation | LabelledPermutation,
+        distribution: OrderDistribution,
         states: Tensor,
         lengths: Tensor,
         target: Tensor,
@@ -222,6 +223,7 @@ class SegmentsHead(SegmentalHead):
                 validate_args=False,
                 phrase_scores=phrase_scores,
             )
+        assert isinstance(distribution, LabelledPermutation)
         if phrase_scores is not None:
             raise ValueError(
                 "phrases have no labels. Use a SeparablePermutation, or a head with max_phrase_length=1."

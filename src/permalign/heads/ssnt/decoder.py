@@ -12,7 +12,7 @@ from permalign.heads.log_recurrence import log_recurrence
 from permalign.heads.softmax.additive import Exponentials, additive_log_normaliser, log_mixture
 from permalign.heads.softmax.aligned import add_end_at_last
 from permalign.shapes import Bool, Float, Int
-from permalign.structures.restriction import LOG_ZERO
+from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import END_ID
 
 if TYPE_CHECKING:

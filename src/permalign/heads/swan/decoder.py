@@ -9,7 +9,7 @@ from permalign.heads.base import Decoder
 from permalign.heads.segmental import enter_cells
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
-from permalign.structures.restriction import LOG_ZERO
+from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import END_ID
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Single spans, trees of orders, sampled trees and posteriors, against enumeration."""
+"""What distributions say of single spans and trees, against enumeration; and what torch.distributions asks of them."""
 
 from collections import Counter
 from math import exp, inf
@@ -6,16 +6,15 @@ from math import exp, inf
 import pytest
 import torch
 
-from permalign.structures import SeparablePermutation
-from permalign.structures.inspection import derivation_of_order, sample_derivations, span_options
-from permalign.structures.tagging_posterior import tagging_posterior
+from permalign.structures import LabelledPermutation, SeparablePermutation
+from permalign.structures.splits import span_options
 
-WORDS = 5
+LENGTH = 5
 
 
-def random_distribution(normal_form, words=WORDS, seed=0):
+def random_distribution(normal_form, length=LENGTH, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    splits = (words**3 - words) // 6
+    splits = (length**3 - length) // 6
     scores = torch.randn(1, splits, 2, dtype=torch.float64, generator=generator)
     return SeparablePermutation(scores, normal_form=normal_form)
 
@@ -32,19 +31,20 @@ def test_the_tree_of_an_order_is_its_best(normal_form):
     for derivation in everything(distribution):
         best.setdefault(derivation.order, derivation)
     for order, expected in best.items():
-        found = derivation_of_order(distribution, order)
+        (found,) = distribution.derivation_of_order(torch.tensor([order]))
         assert found.tree == expected.tree
         assert found.log_prob == pytest.approx(expected.log_prob)
 
 
 def test_an_order_that_is_not_separable_has_no_tree():
-    assert derivation_of_order(random_distribution(False, words=4), [1, 3, 0, 2]) is None
+    distribution = random_distribution(False, length=4)
+    assert distribution.derivation_of_order(torch.tensor([[1, 3, 0, 2]])) == [None]
 
 
 @pytest.mark.parametrize("normal_form", [False, True])
 def test_sampled_trees_are_as_frequent_as_they_are_probable(normal_form):
-    distribution = random_distribution(normal_form, words=3)
-    drawn = sample_derivations(distribution, 20_000, torch.Generator().manual_seed(1))
+    distribution = random_distribution(normal_form, length=3)
+    (drawn,) = distribution.sample_derivations(20_000, torch.Generator().manual_seed(1))
     counts = Counter(one.tree for one in drawn)
     known = everything(distribution)
     assert set(counts) <= {one.tree for one in known}
@@ -66,7 +66,7 @@ def test_a_derivation_is_the_product_of_its_options(normal_form):
             node, forbidden = waiting.pop()
             if node.children:
                 left, right = node.children
-                options = span_options(rules, WORDS, node.start, node.end, forbidden)
+                options = span_options(rules, LENGTH, node.start, node.end, forbidden)
                 product *= float(options[left.end - node.start - 1, "SI".index(node.rule)])
                 waiting += [(left, node.rule if normal_form else None), (right, None)]
         assert product == pytest.approx(exp(derivation.log_prob))
@@ -75,9 +75,11 @@ def test_a_derivation_is_the_product_of_its_options(normal_form):
 @pytest.mark.parametrize("normal_form", [False, True])
 def test_posterior_is_that_of_enumeration(normal_form):
     distribution = random_distribution(normal_form)
-    emissions = torch.randn(1, WORDS, WORDS, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    emissions = torch.randn(
+        1, LENGTH, LENGTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3)
+    )
     emissions[0, 2, 4] = -inf
-    posterior = tagging_posterior(distribution, emissions)
+    posterior = distribution.tagging_posterior(emissions)
     joint = {
         one.tree: one.log_prob
         + sum(float(emissions[0, token, place]) for place, token in enumerate(one.order))
@@ -88,29 +90,32 @@ def test_posterior_is_that_of_enumeration(normal_form):
     assert posterior.log_likelihood == pytest.approx(total)
     assert posterior.derivation.tree == best
     assert posterior.derivation.log_prob == pytest.approx(joint[best] - total)
-    alignment = torch.zeros(WORDS, WORDS, dtype=torch.float64)
+    alignment = torch.zeros(LENGTH, LENGTH, dtype=torch.float64)
     for tree, weight in joint.items():
         for place, token in enumerate(tree.order):
             alignment[token, place] += exp(weight - total)
     assert torch.allclose(posterior.alignment, alignment)
-    assert float(posterior.rules.sum()) == pytest.approx(WORDS - 1)
+    assert float(posterior.rules.sum()) == pytest.approx(LENGTH - 1)
 
 
 def test_one_word_has_a_posterior_too():
     distribution = SeparablePermutation(torch.zeros(1, 0, 2))
-    posterior = tagging_posterior(distribution, torch.tensor([[[-0.5]]]))
+    posterior = distribution.tagging_posterior(torch.tensor([[[-0.5]]]))
     assert posterior.log_likelihood == pytest.approx(-0.5)
     assert posterior.derivation.order == (0,)
 
 
 def test_an_output_nothing_can_write_is_named():
     with pytest.raises(ValueError, match="no derivation"):
-        tagging_posterior(random_distribution(False, words=2), torch.full((1, 2, 2), -inf))
+        random_distribution(False, length=2).tagging_posterior(torch.full((1, 2, 2), -inf))
 
 
-def test_only_a_single_sentence_is_looked_into():
+def test_a_posterior_is_of_a_single_sentence():
     two = SeparablePermutation(torch.zeros(2, 1, 2))
     with pytest.raises(ValueError, match="2 sentences"):
-        derivation_of_order(two, [0, 1])
-    with pytest.raises(ValueError, match="2 sentences"):
-        sample_derivations(two, 3)
+        two.tagging_posterior(torch.zeros(1, 2, 2))
+
+
+def test_labelled_trees_have_no_tagging_posterior():
+    labelled = LabelledPermutation(torch.zeros(2, 2, 2, 2), torch.zeros(1, 3, 2))
+    assert labelled.tagging_posterior(torch.zeros(1, 3, 3)) is None
