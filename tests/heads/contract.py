@@ -1,4 +1,4 @@
-"""What holds for every head: inherit `HeadContract` and fill in `head`."""
+"""The contract of every head: subclass `HeadContract` and define `head`."""
 
 import itertools
 
@@ -11,12 +11,12 @@ from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID
 
 INPUT_SIZE, VOCAB_SIZE = 4, 7
 WRITABLE = [
-    word for word in range(VOCAB_SIZE) if word not in (PADDING_ID, BEGIN_ID, END_ID)
-]  # with the unknown word
+    token for token in range(VOCAB_SIZE) if token not in (PADDING_ID, BEGIN_ID, END_ID)
+]  # the unknown token included
 
 
 class Neighbours(nn.Module):
-    """A stand-in for an encoder: a word sees itself, the one before and the one after; padding is zero."""
+    """A stand-in for an encoder: a token sees itself and both neighbours; padding is zero."""
 
     def __init__(self, input_width, width):
         super().__init__()
@@ -31,14 +31,14 @@ class Neighbours(nn.Module):
 
 
 def random_sentences(lengths, room=None, width=INPUT_SIZE):
-    """States of sentences, with noise as padding."""
+    """Random states of sentences, with noise at padding."""
     room = room or max(lengths)
     states = torch.randn(len(lengths), room, width, dtype=torch.float64, generator=seeded(sum(lengths)))
     return states, torch.tensor(lengths)
 
 
 def random_outputs(lengths, room=None):
-    """Outputs without begin and end, padded with zeros."""
+    """Random outputs without BEGIN and END, padded with zeros."""
     target = torch.zeros(len(lengths), max(room or 0, *lengths), dtype=torch.int64)
     for row, length in enumerate(lengths):
         picks = torch.randint(len(WRITABLE), (length,), generator=seeded(10 * row + length))
@@ -47,16 +47,16 @@ def random_outputs(lengths, room=None):
 
 
 def follow(decoder, output):
-    """Cumulative scores after every prefix of an output, for a decoder of one row."""
+    """Return the scores after every prefix of an output, from a decoder with one row."""
     scores = [decoder.scores()]
-    for word in output:
-        decoder.extend(torch.tensor([0]), torch.tensor([word]))
+    for token in output:
+        decoder.extend(torch.tensor([0]), torch.tensor([token]))
         scores.append(decoder.scores())
-    return torch.cat(scores)  # (words + 1, vocabulary)
+    return torch.cat(scores)  # (tokens + 1, vocab)
 
 
 class HeadContract:
-    """Subclasses say how to build a head, and which output lengths fit sentences of 3, 1 and 5 words."""
+    """Subclasses define how to build a head, and output lengths that suit sources of 3, 1 and 5 tokens."""
 
     lengths = (3, 1, 5)
     output_lengths = (2, 4, 0)
@@ -68,7 +68,7 @@ class HeadContract:
     def build(self, training=False, **options):
         torch.manual_seed(7)
         head = self.head(**options).double().train(training)
-        for parameter in head.parameters():  # large enough for wrong sums to show
+        for parameter in head.parameters():  # large enough for wrong sums to be noticed
             nn.init.normal_(parameter, std=0.7)
         return head
 
@@ -91,14 +91,14 @@ class HeadContract:
         beam = head.decoder(states, lengths)
         history = [[row, []] for row in range(len(lengths))]
         steps = [([2, 0, 0, 2, 1], [4, 5, 6, 1, 4]), ([3, 0, 1, 2, 0], [5, 5, 6, 4, 6]), ([4, 1], [1, 6])]
-        for rows, words in steps:
-            beam.extend(torch.tensor(rows), torch.tensor(words))
+        for rows, tokens in steps:
+            beam.extend(torch.tensor(rows), torch.tensor(tokens))
             history = [
-                [history[row][0], [*history[row][1], word]] for row, word in zip(rows, words, strict=True)
+                [history[row][0], [*history[row][1], token]] for row, token in zip(rows, tokens, strict=True)
             ]
             for scores, (sentence, output) in zip(beam.scores(), history, strict=True):
-                alone = follow(head.decoder(states[[sentence]], lengths[[sentence]]), output)
-                torch.testing.assert_close(scores, alone[-1])
+                single = follow(head.decoder(states[[sentence]], lengths[[sentence]]), output)
+                torch.testing.assert_close(scores, single[-1])
 
     def test_prefixes_only_lose_probability_to_their_continuations(self):
         head = self.build()
@@ -112,7 +112,9 @@ class HeadContract:
         head = self.build()
         states, lengths = random_sentences([3])
         longest = 3
-        outputs = [list(words) for m in range(longest + 1) for words in itertools.product(WRITABLE, repeat=m)]
+        outputs = [
+            list(tokens) for m in range(longest + 1) for tokens in itertools.product(WRITABLE, repeat=m)
+        ]
         if not self.writes_end:
             outputs = [output for output in outputs if len(output) == longest]
         target = torch.tensor([output + [0] * (longest - len(output)) for output in outputs])
@@ -127,26 +129,26 @@ class HeadContract:
         longer = decoder.scores()[:, WRITABLE]
         torch.testing.assert_close(finished.exp().sum() + longer.exp().sum(), torch.ones(()).double())
 
-    def test_padding_and_company_change_nothing(self):
+    def test_padding_and_other_sentences_change_nothing(self):
         head = self.build()
         states, lengths, target, target_lengths = self.batch()
-        together = head.log_likelihood(states, lengths, target, target_lengths, smoothing=0.1)
-        roomy = self.batch(room=9, output_room=11)
-        roomy[0][:, : states.shape[1]] = states
-        torch.testing.assert_close(head.log_likelihood(*roomy, smoothing=0.1), together)
+        batched = head.log_likelihood(states, lengths, target, target_lengths, smoothing=0.1)
+        padded = self.batch(room=9, output_room=11)
+        padded[0][:, : states.shape[1]] = states
+        torch.testing.assert_close(head.log_likelihood(*padded, smoothing=0.1), batched)
         for row, (n, m) in enumerate(zip(self.lengths, self.output_lengths, strict=True)):
-            alone = head.log_likelihood(
+            single = head.log_likelihood(
                 states[[row], :n],
                 lengths[[row]],
                 target[[row], :m],
                 target_lengths[[row]],
                 smoothing=0.1,
             )
-            torch.testing.assert_close(alone, together[[row]])
+            torch.testing.assert_close(single, batched[[row]])
         scores = head.decoder(states, lengths).scores()
-        torch.testing.assert_close(head.decoder(*roomy[:2]).scores(), scores)
+        torch.testing.assert_close(head.decoder(*padded[:2]).scores(), scores)
 
-    def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
+    def test_smoothing_interpolates_every_token_with_the_mean_over_tokens(self):
         head = self.build()
         states, lengths, target, target_lengths = self.batch()
         smoothed = head.log_likelihood(states, lengths, target, target_lengths, smoothing=0.3)
@@ -156,8 +158,8 @@ class HeadContract:
             log_probs = follow(head.decoder(states[[row]], lengths[[row]]), output).log_softmax(-1)
             written = [*output, END_ID] if self.writes_end else output
             expected = sum(
-                0.7 * log_probs[step, word] + 0.3 * log_probs[step, choices].mean()
-                for step, word in enumerate(written)
+                0.7 * log_probs[step, token] + 0.3 * log_probs[step, choices].mean()
+                for step, token in enumerate(written)
             )
             torch.testing.assert_close(smoothed[row], expected)
 
@@ -191,7 +193,7 @@ class HeadContract:
         assert all(parameter.grad.isfinite().all() for parameter in head.parameters())
 
     @pytest.mark.parametrize("special", [PADDING_ID, BEGIN_ID, END_ID, VOCAB_SIZE, -1])
-    def test_outputs_hold_words_only(self, special):
+    def test_outputs_hold_ordinary_tokens_only(self, special):
         states, lengths, target, target_lengths = self.batch()
         target[0, 1] = special
         with pytest.raises(

@@ -1,4 +1,4 @@
-"""The parts of a decoder written out for one sentence, from a head's parameters."""
+"""The parts of an attention decoder written out for a single sentence, from the parameters of a head."""
 
 import torch
 
@@ -22,7 +22,7 @@ def softmax(scores):
     return [weight / sum(weights) for weight in weights]
 
 
-def word_log_prob(head, feature, word):
+def token_log_prob(head, feature, token):
     logits = head.softmax.linear.weight @ feature + head.softmax.linear.bias
     written = [logits[other].exp() for other in range(head.vocab_size) if other not in (PADDING_ID, BEGIN_ID)]
-    return logits[word] - sum(written).log()
+    return logits[token] - sum(written).log()

@@ -1,4 +1,4 @@
-"""What heads that write segments must hold beyond the contract of heads."""
+"""The contract of heads that write segments, on top of that of all heads."""
 
 import itertools
 
@@ -8,11 +8,11 @@ from tests.heads.contract import INPUT_SIZE, VOCAB_SIZE, HeadContract, random_ou
 
 
 class SegmentalContract(HeadContract):
-    """Likelihoods are sums over all ways to cut an output; a class says how one segment is written.
+    """Likelihoods are sums over all segmentations of an output; subclasses define how probable one segment is.
 
     Attributes:
-        kind: of head.
-        longest: words of a segment.
+        kind: the class of the head.
+        longest: its max_segment_length.
     """
 
     kind: type
@@ -23,31 +23,31 @@ class SegmentalContract(HeadContract):
         return self.kind(**defaults | {"max_segment_length": self.longest} | options)
 
     @staticmethod
-    def segment_log_prob(head, cell, before, words, smoothing):
-        """One segment of a cell, word by word, behind the words ``before`` it."""
+    def segment_log_prob(head, cell, before, tokens, smoothing):
+        """Return the log-probability of one segment of a cell, given the tokens ``before`` it."""
         raise NotImplementedError
 
     def written_out(self, head, states, lengths, target, target_lengths, smoothing):
-        """Log-likelihoods by the definition: every way to cut each output."""
+        """Compute log-likelihoods by definition, from every segmentation of each output."""
         answers = []
         for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True)):
-            cells, words = states[[row], :n], target[row, :m].tolist()
+            cells, tokens = states[[row], :n], target[row, :m].tolist()
             cells = cells[0] if head.encoder is None else head.encoder(cells, lengths[[row]])[0]
-            ways = []
+            segmentations = []
             for sizes in itertools.product(range(head.max_segment_length + 1), repeat=n):
                 if sum(sizes) == m:
                     cuts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
-                    ways.append(
+                    segmentations.append(
                         sum(
-                            self.segment_log_prob(head, cell, words[:start], words[start:end], smoothing)
+                            self.segment_log_prob(head, cell, tokens[:start], tokens[start:end], smoothing)
                             for cell, (start, end) in zip(cells, cuts, strict=True)
                         )
                     )
-            answers.append(torch.stack(ways).logsumexp(0))
+            answers.append(torch.stack(segmentations).logsumexp(0))
         return torch.stack(answers)
 
     @torch.no_grad()
-    def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
+    def test_smoothing_interpolates_every_token_with_the_mean_over_tokens(self):
         head = self.build()
         for smoothing in (0.0, 0.3):
             value = head.log_likelihood(*self.batch(), smoothing=smoothing)
@@ -64,7 +64,7 @@ class SegmentalContract(HeadContract):
 
 
 def small_head(kind, scale=1.0, dtype=torch.float64, **options):
-    """A head of six words, with weights as large as one likes."""
+    """Build a small head over six token ids, with weights drawn at a given scale."""
     torch.manual_seed(3)
     defaults = {
         "input_size": INPUT_SIZE,

@@ -1,4 +1,4 @@
-"""Luong attention with input feeding, against one sentence written out word by word."""
+"""Luong attention with input feeding, against a reference that runs token by token."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.heads.contract import (
     random_outputs,
     random_sentences,
 )
-from tests.heads.reference import first_states, lstm_cell, softmax, word_log_prob
+from tests.heads.reference import first_states, lstm_cell, softmax, token_log_prob
 
 from permalign.heads.attention import AttentionHead
 from permalign.text.codec import BEGIN_ID, END_ID
@@ -40,10 +40,10 @@ class TestDeepAttention(TestAttention):
 
 
 def luong(head, source, output):
-    """The log-probability of one output, from the states of one sentence's words."""
+    """Return the log-probability of one output, from the states of one sentence."""
     states = first_states(head.stack, source)
     attended, before, total = torch.zeros(head.hidden_size).double(), BEGIN_ID, 0.0
-    for word in [*output, END_ID]:
+    for token in [*output, END_ID]:
         inputs = torch.cat([head.embeddings.weight[before], attended])
         for layer, cell in enumerate(head.stack.cells):
             states[layer] = lstm_cell(cell, inputs, *states[layer])
@@ -53,13 +53,13 @@ def luong(head, source, output):
         context = sum(weight * state for weight, state in zip(weights, source, strict=True))
         both = torch.cat([head.values.weight, head.combine.weight], dim=1)  # W [context ; query]
         attended = (both @ torch.cat([context, query]) + head.combine.bias).tanh()
-        total = total + word_log_prob(head, attended, word)
-        before = word
+        total = total + token_log_prob(head, attended, token)
+        before = token
     return total
 
 
 @pytest.mark.parametrize("kind", [TestAttention, TestDeepAttention])
-def test_a_batch_is_as_one_sentence_after_the_other(kind):
+def test_a_batch_equals_single_sentences(kind):
     head = kind().build()
     states, lengths = random_sentences([3, 1, 5, 2])
     target, target_lengths = random_outputs([2, 3, 0, 6])

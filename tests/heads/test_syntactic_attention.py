@@ -1,4 +1,4 @@
-"""Syntactic attention against one sentence written out word by word."""
+"""Syntactic attention, against a reference that runs token by token."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.heads.contract import (
     random_outputs,
     random_sentences,
 )
-from tests.heads.reference import first_states, lstm_cell, softmax, word_log_prob
+from tests.heads.reference import first_states, lstm_cell, softmax, token_log_prob
 
 from permalign.heads.syntactic_attention import SyntacticAttentionHead
 from permalign.text.codec import END_ID
@@ -40,17 +40,17 @@ class TestWithoutContext(TestSyntacticAttention):
         return super().head(**{"encoder": None, "num_layers": 2, **options})
 
 
-def two_streams(head, words, output):
-    """The log-probability of one output, from the embeddings of one sentence's words."""
-    words = torch.cat([words, head.end[None]])
-    syntax = words if head.encoder is None else head.encoder(words[None], torch.tensor([len(words)]))[0]
-    meanings = [head.meanings.weight @ word + head.meanings.bias for word in words]
+def two_streams(head, states, output):
+    """Return the log-probability of one output, from the states of one sentence."""
+    source = torch.cat([states, head.end[None]])
+    syntax = source if head.encoder is None else head.encoder(source[None], torch.tensor([len(source)]))[0]
+    meanings = [head.meanings.weight @ state + head.meanings.bias for state in source]
     states, total = first_states(head.stack, syntax), 0.0
     for written in [*output, END_ID]:
         query = states[-1][0]
         weights = softmax([query @ (head.keys.weight @ state) for state in syntax])
         meaning = sum(weight * each for weight, each in zip(weights, meanings, strict=True))
-        total = total + word_log_prob(head, meaning, written)
+        total = total + token_log_prob(head, meaning, written)
         inputs = sum(weight * each for weight, each in zip(weights, syntax, strict=True))
         for layer, cell in enumerate(head.stack.cells):
             states[layer] = lstm_cell(cell, inputs, *states[layer])
@@ -59,7 +59,7 @@ def two_streams(head, words, output):
 
 
 @pytest.mark.parametrize("kind", [TestSyntacticAttention, TestWithoutContext])
-def test_a_batch_is_as_one_sentence_after_the_other(kind):
+def test_a_batch_equals_single_sentences(kind):
     head = kind().build()
     states, lengths = random_sentences([3, 1, 5, 2])
     target, target_lengths = random_outputs([2, 3, 0, 6])
@@ -71,9 +71,9 @@ def test_a_batch_is_as_one_sentence_after_the_other(kind):
     torch.testing.assert_close(found, torch.stack(expected))
 
 
-def test_words_see_meaning_alone():
+def test_tokens_depend_on_meaning_only():
     head = TestSyntacticAttention().build()
-    torch.nn.init.zeros_(head.meanings.weight)  # all words mean the same, wherever the attention goes
+    torch.nn.init.zeros_(head.meanings.weight)  # all tokens mean the same, whatever the attention weights
     states, lengths = random_sentences([4, 4])
-    one, other = head.decoder(states, lengths).scores()
-    torch.testing.assert_close(one, other)
+    first, second = head.decoder(states, lengths).scores()
+    torch.testing.assert_close(first, second)

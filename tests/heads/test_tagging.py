@@ -1,4 +1,4 @@
-"""The tagging head: a word at each position, and the table of emissions that exact objectives sum over."""
+"""The tagging head: a token at each position, and the table of emissions that exact objectives sum over."""
 
 import itertools
 
@@ -43,10 +43,10 @@ def test_a_row_ends_after_its_last_position_and_only_there(head):
     assert (decoder.scores()[:, END_ID] == -torch.inf).all()
     first = decoder.scores()[:, 5]
     decoder.extend(torch.tensor([0, 1]), torch.tensor([5, 5]))
-    over, going_on = decoder.scores()
-    assert over[END_ID] == first[0]
-    assert over.isfinite().sum() == 1
-    assert going_on[END_ID] == -torch.inf
+    finished, unfinished = decoder.scores()
+    assert finished[END_ID] == first[0]
+    assert finished.isfinite().sum() == 1
+    assert unfinished[END_ID] == -torch.inf
     decoder.extend(torch.tensor([0, 1]), torch.tensor([5, 6]))
     assert (decoder.scores()[0] == -torch.inf).all()
     assert decoder.scores()[1].isfinite().nonzero().tolist() == [[END_ID]]
@@ -61,7 +61,7 @@ def test_emissions_are_those_of_each_position(head):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_target_emissions_are_likelihoods_of_reordered_states(head, smoothing):
+def test_target_emissions_sum_to_likelihoods_of_reordered_states(head, smoothing):
     states, lengths = random_sentences([3, 2])
     target, _ = random_outputs([3, 2], room=4)
     table = head.target_emissions(states, lengths, target, lengths, smoothing)
@@ -92,7 +92,7 @@ def test_the_exact_objective_sums_over_all_orders(head):
     torch.testing.assert_close(orders.log_likelihood(table)[0], expected)
 
 
-def test_another_length_is_refused_by_the_name_of_the_pair(head):
+def test_a_pair_of_different_lengths_is_named(head):
     states, lengths = random_sentences([2, 3])
     target, target_lengths = random_outputs([2, 4])
     message = "pair 1 has 3 source tokens and 4 output tokens, .*one token for each source token; use ssnt"
@@ -101,7 +101,7 @@ def test_another_length_is_refused_by_the_name_of_the_pair(head):
             method(states, lengths, target, target_lengths)
 
 
-def test_segments_pair_every_word_with_its_token(head):
+def test_segments_pair_every_output_token_with_its_source_token(head):
     states, lengths = random_sentences([3, 2])
     target, _ = random_outputs([3, 2])
     order = torch.tensor([[2, 0, 1], [1, 0, 2]])

@@ -1,4 +1,4 @@
-"""The head of segments: the contract of heads, every way to cut an output, and sums over all orders."""
+"""Segments: the contract of segmental heads, every segmentation of an output, and sums over all orders."""
 
 import itertools
 
@@ -27,18 +27,18 @@ class SegmentsContract(SegmentalContract):
     kind = SegmentsHead
 
     @staticmethod
-    def segment_log_prob(head, cell, before, words, smoothing):
+    def segment_log_prob(head, cell, before, tokens, smoothing):
         scores, total = head.word_scores, 0.0
-        known = before if scores.history == "output" else []
-        for size, word in enumerate([*words, END_ID]):
+        history = before if scores.history == "output" else []
+        for size, token in enumerate([*tokens, END_ID]):
             if size == head.max_segment_length:
                 break  # stops by itself
-            state = scores.context(torch.tensor([known + words[:size]], dtype=torch.int64))[0, -1]
+            state = scores.context(torch.tensor([history + tokens[:size]], dtype=torch.int64))[0, -1]
             logits = scores.of_cells(cell) + scores.of_steps(state)
             logits = logits.index_fill(0, torch.tensor([PADDING_ID, BEGIN_ID]), -torch.inf)
             log_probs = logits.log_softmax(-1)
             mean = log_probs[log_probs.isfinite()].mean()
-            total = total + (1 - smoothing) * log_probs[word] + smoothing * mean
+            total = total + (1 - smoothing) * log_probs[token] + smoothing * mean
         return total
 
 
@@ -46,7 +46,7 @@ class TestWholeSegment(SegmentsContract):
     pass
 
 
-class TestLastWord(SegmentsContract):
+class TestLastToken(SegmentsContract):
     def head(self, **options):
         return super().head(**{"context": 1, "num_layers": 2} | options)
 
@@ -56,7 +56,7 @@ class TestWholeOutput(SegmentsContract):
         return super().head(**{"history": "output"} | options)
 
 
-class TestLastTwoWordsOfOutput(SegmentsContract):
+class TestLastTwoTokensOfOutput(SegmentsContract):
     longest = 3
     output_lengths = (6, 2, 7)
 
@@ -64,8 +64,8 @@ class TestLastTwoWordsOfOutput(SegmentsContract):
         return super().head(**{"history": "output", "context": 2} | options)
 
 
-class TestTwoWordsWithEncoder(SegmentsContract):
-    """Some cuts are too long: not every cell can start everywhere."""
+class TestTwoTokensWithEncoder(SegmentsContract):
+    """Not every cell can start everywhere: the others must have room for the rest."""
 
     longest = 2
     output_lengths = (6, 2, 7)
@@ -90,12 +90,12 @@ def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, con
     for m in range(n * longest + 1):
         outputs = torch.tensor(list(itertools.product([1, 4, 5], repeat=m)), dtype=torch.int64)
         count = len(outputs)
-        many = states.expand(count, -1, -1), lengths.expand(count)
-        pairs = (*many, outputs, torch.full((count,), m))
+        copies = states.expand(count, -1, -1), lengths.expand(count)
+        pairs = (*copies, outputs, torch.full((count,), m))
         expected = head.log_likelihood(*pairs)
-        decoder = head.decoder(*many)
-        for words in outputs.T:
-            decoder.extend(torch.arange(count), words)
+        decoder = head.decoder(*copies)
+        for tokens in outputs.T:
+            decoder.extend(torch.arange(count), tokens)
         torch.testing.assert_close(decoder.scores()[:, END_ID], expected)
         over_orders = head.log_likelihood_over_orders(orders_of(n).expand((count,)), *pairs)
         totals += torch.stack([expected.exp().sum(), over_orders.exp().sum()])
@@ -123,52 +123,55 @@ def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form, histor
     )
     (best,) = head.derivations_over_orders(distribution, states, lengths, *pair)
     assert best.log_prob <= expected.item()
-    assert sorted(token for one in best.segments for token in one.source) == list(range(n))
-    assert [word for one in best.segments for word in one.target] == [0, 1, 2]
+    assert sorted(token for segment in best.segments for token in segment.source) == list(range(n))
+    assert [token for segment in best.segments for token in segment.target] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("max_phrase_length", [2, 3])
 @pytest.mark.parametrize("normal_form", [False, True])
 @torch.no_grad()
-def test_sums_over_orders_with_phrases_equal_the_twin(normal_form, max_phrase_length):
-    """Leaves by hand: words as they are, and phrases by the convolution of their width."""
+def test_sums_over_orders_with_phrases_equal_brute_force(normal_form, max_phrase_length):
+    """Leaves are computed by hand: tokens as they are, phrases by the convolution of their length."""
     head, n = small_head(SegmentsHead, max_phrase_length=max_phrase_length), 3
     states, lengths = random_sentences([n])
     output = [4, 1, 5]
     pair = torch.tensor([output]), torch.tensor([3])
     distribution = orders_of(n, normal_form=normal_form)
     cells = [states[0, token] for token in range(n)]
-    for read in head.phrases.reading:
-        width = read.kernel_size[0]
+    for convolution in head.phrases.reading:
+        length = convolution.kernel_size[0]
         cells += [
-            (torch.einsum("ocw,wc->o", read.weight, states[0, start : start + width]) + read.bias).tanh()
-            for start in range(n - width + 1)
+            (
+                torch.einsum("ocw,wc->o", convolution.weight, states[0, start : start + length])
+                + convolution.bias
+            ).tanh()
+            for start in range(n - length + 1)
         ]
     segments = torch.full((1, len(cells), 4, head.max_segment_length + 1), -torch.inf, dtype=torch.float64)
     for leaf, cell in enumerate(cells):
         for start in range(4):
             for size in range(min(head.max_segment_length, 3 - start) + 1):
-                words = output[start : start + size]
+                tokens = output[start : start + size]
                 segments[0, leaf, start, size] = SegmentsContract.segment_log_prob(
-                    head, cell, output[:start], words, 0.0
+                    head, cell, output[:start], tokens, 0.0
                 )
     scores = torch.stack([head.phrases.weighing(cell)[0] for cell in cells[n:]])[None]
-    twin = EnumeratedPhrasePermutation(
+    enumerated = EnumeratedPhrasePermutation(
         distribution.scores, segments, scores, lengths, pair[1], max_phrase_length, normal_form
     )
     found = head.log_likelihood_over_orders(distribution, states, lengths, *pair)
-    torch.testing.assert_close(found, twin.log_likelihood())
+    torch.testing.assert_close(found, enumerated.log_likelihood())
     (best,), (other,) = (
         head.derivations_over_orders(distribution, states, lengths, *pair),
-        twin.best_derivation(),
+        enumerated.best_derivation(),
     )
-    assert [(one.source, one.target) for one in best.segments] == other.segments
+    assert [(segment.source, segment.target) for segment in best.segments] == other.segments
     assert best.log_prob == pytest.approx(other.log_prob)
 
 
 @pytest.mark.parametrize(("n", "longest"), [(1, 2), (2, 2), (4, 1)])
 @torch.no_grad()
-def test_outputs_of_words_and_phrases_sum_to_one(n, longest):
+def test_outputs_of_tokens_and_phrases_sum_to_one(n, longest):
     head = small_head(SegmentsHead, max_segment_length=longest, max_phrase_length=3)
     states, lengths = random_sentences([n])
     total = torch.zeros((), dtype=torch.float64)
@@ -181,7 +184,7 @@ def test_outputs_of_words_and_phrases_sum_to_one(n, longest):
 
 
 @torch.no_grad()
-def test_in_one_order_words_write_by_themselves():
+def test_in_one_order_tokens_write_by_themselves():
     head, plain = (
         small_head(SegmentsHead, max_phrase_length=2),
         small_head(SegmentsHead),
@@ -193,24 +196,24 @@ def test_in_one_order_words_write_by_themselves():
 
 @torch.no_grad()
 def test_trees_with_phrases_before_any_output():
-    """The first is the best, others are different, and what is read of them are the cells of their leaves."""
+    """The first tree is the best, the others differ, and their leaves are read as cells."""
     head, (states, lengths) = small_head(SegmentsHead, max_phrase_length=2), random_sentences([4, 2])
     distribution = orders_of(4, batch=2)
     distribution = SeparablePermutation(distribution.scores, lengths)
     ranked = head.phrase_derivations(distribution, states, lengths, 4)
-    assert [len(some) for some in ranked] == [4, 3]  # two words: straight, inverted, a phrase
-    assert all(len({one.leaves for one in some}) == len(some) for some in ranked)
-    for some in ranked:
-        assert some[0].log_prob == max(one.log_prob for one in some)
+    assert [len(trees) for trees in ranked] == [4, 3]  # two tokens: straight, inverted, a phrase
+    assert all(len({tree.leaves for tree in trees}) == len(trees) for trees in ranked)
+    for trees in ranked:
+        assert trees[0].log_prob == max(tree.log_prob for tree in trees)
     again = head.phrase_derivations(distribution, states, lengths, 4)
     assert again == ranked
-    read, leaves = head.leaf_states(states, [some[0] for some in ranked])
+    read, leaves = head.leaf_states(states, [trees[0] for trees in ranked])
     phrases, _ = head.phrases(states)
-    for row, some in enumerate(ranked):
-        assert leaves[row] == len(some[0].leaves)
-        for place, (start, end) in enumerate(some[0].leaves):
+    for row, trees in enumerate(ranked):
+        assert leaves[row] == len(trees[0].leaves)
+        for position, (start, end) in enumerate(trees[0].leaves):
             cell = states[row, start] if end - start == 1 else phrases[row, start]
-            torch.testing.assert_close(read[row, place], cell)
+            torch.testing.assert_close(read[row, position], cell)
     assert small_head(SegmentsHead).phrase_derivations(distribution, states, lengths, 4) is None
 
 
@@ -225,7 +228,7 @@ def test_mass_is_conserved_along_a_long_prefix(scale):
     torch.testing.assert_close(scores[1:].logsumexp(-1), taken, rtol=1e-5, atol=1e-4)
 
 
-def test_a_word_that_cannot_be_written_leaves_nothing():
+def test_a_token_that_cannot_be_written_has_no_continuation():
     decoder = small_head(SegmentsHead).decoder(*random_sentences([2]))
     decoder.extend(torch.tensor([0]), torch.tensor([END_ID]))
     assert (decoder.scores() == -torch.inf).all()

@@ -1,4 +1,4 @@
-"""`additive_word_log_probs` against the softmax of every pair of a cell and a step, written out."""
+"""`additive_word_log_probs` against a full softmax for every pair of a cell and a step."""
 
 import pytest
 import torch
@@ -8,8 +8,8 @@ from permalign.heads import additive_word_log_probs
 
 pytestmark = pytest.mark.usefixtures("backend")
 
-BATCH, CELLS, STEPS, VOCABULARY = 2, 3, 4, 7
-TARGETS = torch.randint(VOCABULARY, (BATCH, STEPS), generator=seeded())
+BATCH, CELLS, STEPS, VOCAB_SIZE = 2, 3, 4, 7
+TARGETS = torch.randint(VOCAB_SIZE, (BATCH, STEPS), generator=seeded())
 
 
 def full_softmax(cell_logits, step_logits, targets):
@@ -21,13 +21,13 @@ def full_softmax(cell_logits, step_logits, targets):
 def random_logits(scale=1.0, dtype=torch.float64):
     generator = seeded(1)
     return [
-        (scale * torch.randn(BATCH, rows, VOCABULARY, dtype=torch.float64, generator=generator)).to(dtype)
+        (scale * torch.randn(BATCH, rows, VOCAB_SIZE, dtype=torch.float64, generator=generator)).to(dtype)
         for rows in (CELLS, STEPS)
     ]
 
 
 def both(cells, steps, targets=TARGETS):
-    """Values and gradients of the fast and of the full softmax, the latter in float64."""
+    """Return values and gradients of the additive and of the full softmax, the latter in float64."""
     results = []
     for function, dtype in ((additive_word_log_probs, cells.dtype), (full_softmax, torch.float64)):
         leaves = [tensor.detach().to(dtype).clone().requires_grad_() for tensor in (cells, steps)]
@@ -64,7 +64,7 @@ def test_large_logits(dtype, scale):
 
 @pytest.mark.parametrize(("dtype", "depth"), [(torch.float32, 200.0), (torch.float64, 2000.0)])
 def test_where_the_product_underflows(dtype, depth):
-    """The cell wants one word, the step another, and every product of their exponentials is zero."""
+    """The cell prefers one token, the step another, and every product of their exponentials is zero."""
     cells, steps = random_logits(dtype=dtype)
     cells[0, 1, 1:] -= depth
     steps[0, 2, :-1] -= depth
@@ -80,9 +80,9 @@ def test_where_every_product_underflows():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_words_that_only_the_last_cell_may_say(dtype):
+def test_tokens_that_only_the_last_cell_may_write(dtype):
     cells, steps = random_logits(dtype=dtype)
-    end = VOCABULARY - 1
+    end = VOCAB_SIZE - 1
     cells[:, :-1, end] = -torch.inf
     targets = TARGETS.clone()
     targets[:, -1] = end
@@ -96,13 +96,13 @@ def test_words_that_only_the_last_cell_may_say(dtype):
 def test_masks_and_underflow_together():
     cells, steps = random_logits(dtype=torch.float32)
     cells[:, :-1, -1] = -torch.inf
-    steps[:, :, :-1] -= 250  # every step wants the word that only the last cell may say
+    steps[:, :, :-1] -= 250  # every step prefers the token that only the last cell may write
     ours, theirs = both(cells, steps)
     assert all(gradient.isfinite().all() for gradient in ours[1:])
     assert_same((ours, theirs), rtol=1e-5, atol=1e-4)
 
 
-def test_gradients_of_impossible_words_are_not_nan():
+def test_gradients_of_impossible_tokens_are_not_nan():
     cells, steps = random_logits()
     cells[:, :-1, 0] = -torch.inf
     leaves = [cells.requires_grad_(), steps.requires_grad_()]
@@ -116,16 +116,16 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(lambda *logits: additive_word_log_probs(*logits, TARGETS), leaves)
 
 
-def test_words_of_a_cell_and_step_sum_to_one():
+def test_tokens_of_a_cell_and_step_sum_to_one():
     cells, steps = random_logits()
     total = sum(
-        additive_word_log_probs(cells, steps, torch.full_like(TARGETS, word)).exp()
-        for word in range(VOCABULARY)
+        additive_word_log_probs(cells, steps, torch.full_like(TARGETS, token)).exp()
+        for token in range(VOCAB_SIZE)
     )
     torch.testing.assert_close(total, torch.ones_like(total))
 
 
-def test_the_callers_tensors_are_left_alone():
+def test_arguments_are_not_modified():
     cells, steps = random_logits()
     copies = [cells.clone(), steps.clone()]
     additive_word_log_probs(cells, steps, TARGETS)
@@ -145,10 +145,10 @@ class TestBadInput:
         with pytest.raises(ValueError, match="targets"):
             additive_word_log_probs(*random_logits(), TARGETS[:, :-1])
 
-    @pytest.mark.parametrize("word", [-1, VOCABULARY])
-    def test_targets_outside_the_vocabulary(self, word):
+    @pytest.mark.parametrize("token", [-1, VOCAB_SIZE])
+    def test_targets_outside_the_vocabulary(self, token):
         with pytest.raises(ValueError, match="targets"):
-            additive_word_log_probs(*random_logits(), torch.full_like(TARGETS, word))
+            additive_word_log_probs(*random_logits(), torch.full_like(TARGETS, token))
 
     def test_targets_that_are_not_integers(self):
         with pytest.raises(ValueError, match="targets"):

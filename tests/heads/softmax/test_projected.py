@@ -1,4 +1,4 @@
-"""The normaliser made from projections, against logits that are written out."""
+"""The normaliser computed from projections, against one from all logits."""
 
 import pytest
 import torch
@@ -6,11 +6,11 @@ from tests.structures.contract import seeded
 
 from permalign.heads.softmax.projected import projected_log_normaliser
 
-BATCH, CELLS, STEPS, VOCABULARY = 2, 3, 4, 7
+BATCH, CELLS, STEPS, VOCAB_SIZE = 2, 3, 4, 7
 
 
 def inputs(scale=1.0, dtype=torch.float64):
-    shapes = [(BATCH, CELLS, 2), (BATCH, STEPS, 3), (VOCABULARY, 2), (VOCABULARY, 3), (VOCABULARY,)]
+    shapes = [(BATCH, CELLS, 2), (BATCH, STEPS, 3), (VOCAB_SIZE, 2), (VOCAB_SIZE, 3), (VOCAB_SIZE,)]
     generator = seeded(1)
     return [(scale * torch.randn(shape, generator=generator)).to(dtype) for shape in shapes]
 
@@ -54,14 +54,14 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(projected_log_normaliser, leaves)
 
 
-def test_the_callers_tensors_are_left_alone():
+def test_arguments_are_not_modified():
     tensors = inputs()
     copies = [tensor.clone() for tensor in tensors]
     projected_log_normaliser(*tensors)
     torch.testing.assert_close(tensors, copies, rtol=0, atol=0)
 
 
-def test_a_second_backward_pass_finds_what_the_first_did():
+def test_a_second_backward_pass_gives_the_same_gradients():
     leaves = [tensor.requires_grad_() for tensor in inputs()]
     value = projected_log_normaliser(*leaves).sum()
     first = torch.autograd.grad(value, leaves, retain_graph=True)

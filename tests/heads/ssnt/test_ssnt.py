@@ -1,4 +1,4 @@
-"""The monotone head: the contract of heads, its alignments one by one, and the prefixes of its decoder."""
+"""SSNT: the contract of heads, its alignments one by one, and the prefixes of its decoder."""
 
 import itertools
 
@@ -21,15 +21,15 @@ from permalign.text.codec import END_ID
 
 
 def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
-    """Log-likelihoods by the definition, sentence by sentence: a softmax for each cell and step, every alignment."""
+    """Compute log-likelihoods by definition: a softmax for each cell and step, and every alignment."""
     answers = []
     for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True)):
         cells = torch.cat([states[row, :n], head.end_cell[None]])
         if head.encoder is not None:
             cells = head.encoder(cells[None], torch.tensor([n + 1]))[0]
         steps = head.context(target[[row], :m])[0]
-        words = [*target[row, :m].tolist(), END_ID]
-        emit, word = torch.empty(2, n + 1, m + 1, dtype=states.dtype)
+        tokens = [*target[row, :m].tolist(), END_ID]
+        emit, write = torch.empty(2, n + 1, m + 1, dtype=states.dtype)
         for i, j in itertools.product(range(n + 1), range(m + 1)):
             hidden = (head.emit_cells(cells[i]) + head.emit_steps(steps[j])).relu()
             emit[i, j] = head.emit(hidden)
@@ -37,10 +37,10 @@ def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
             choices = [1, *range(END_ID + 1, head.vocab_size)] + ([END_ID] if i == n else [])
             log_probs = torch.full_like(logits, -torch.inf)
             log_probs[choices] = logits[choices].log_softmax(0)
-            word[i, j] = (1 - smoothing) * log_probs[words[j]]
-            word[i, j] += smoothing * log_probs[choices].mean()
+            write[i, j] = (1 - smoothing) * log_probs[tokens[j]]
+            write[i, j] += smoothing * log_probs[choices].mean()
         both = torch.tensor([n + 1]), torch.tensor([m + 1])
-        answers.append(EnumeratedMonotoneAlignment(emit[None], word[None], *both).log_likelihood())
+        answers.append(EnumeratedMonotoneAlignment(emit[None], write[None], *both).log_likelihood())
     return torch.cat(answers)
 
 
@@ -53,7 +53,7 @@ class MonotoneContract(HeadContract):
         return SsntHead(**defaults | {"context": self.context, "num_layers": self.layers} | options)
 
     @torch.no_grad()
-    def test_smoothing_mixes_every_word_with_the_mean_over_words(self):
+    def test_smoothing_interpolates_every_token_with_the_mean_over_tokens(self):
         head = self.build()
         for smoothing in (0.0, 0.3):
             value = head.log_likelihood(*self.batch(), smoothing=smoothing)
@@ -68,11 +68,11 @@ class TestTwoLayers(MonotoneContract):
     layers = 2
 
 
-class TestLastWord(MonotoneContract):
+class TestLastToken(MonotoneContract):
     context = 1
 
 
-class TestLastTwoWords(MonotoneContract):
+class TestLastTwoTokens(MonotoneContract):
     context = 2
     layers = 2
 
@@ -93,7 +93,7 @@ def small_head(scale=1.0, dtype=torch.float64, **options):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("n", [1, 2, 4])
-def test_every_output_is_scored_alike_by_decoder_and_likelihood(dtype, tolerance, n):
+def test_decoder_and_likelihood_score_every_output_alike(dtype, tolerance, n):
     head = small_head(dtype=dtype)
     states, lengths = random_sentences([n])
     states = states.to(dtype)
@@ -103,14 +103,14 @@ def test_every_output_is_scored_alike_by_decoder_and_likelihood(dtype, tolerance
         sizes = torch.full((count,), m)
         expected = head.log_likelihood(states.expand(count, -1, -1), lengths.expand(count), outputs, sizes)
         decoder = head.decoder(states.expand(count, -1, -1), lengths.expand(count))
-        for words in outputs.T:
-            decoder.extend(torch.arange(count), words)
+        for tokens in outputs.T:
+            decoder.extend(torch.arange(count), tokens)
         torch.testing.assert_close(decoder.scores()[:, END_ID], expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("scale", [1.0, 6.0, 30.0])
 def test_mass_is_conserved_along_a_long_prefix(scale):
-    """However sure the model is of itself, what a prefix has is what its continuations have."""
+    """However confident the model is, the probability of a prefix is the sum of those of its continuations."""
     head = small_head(scale, torch.float32)
     states, lengths = random_sentences([40])
     (output,), _ = random_outputs([30])
@@ -121,8 +121,8 @@ def test_mass_is_conserved_along_a_long_prefix(scale):
 
 
 @torch.no_grad()
-def test_words_whose_sum_over_cells_underflows():
-    """A cell and a step that want different words: products of exponentials vanish, scores do not."""
+def test_tokens_whose_sum_over_cells_underflows():
+    """Where a cell and a step prefer different tokens, products of exponentials vanish; scores do not."""
     head = small_head(0.5, torch.float32)
     head.word_scores.of_cells.weight.mul_(300)
     states, lengths = random_sentences([3, 2])
@@ -139,11 +139,11 @@ def test_decoder_with_rows_of_any_sentence_in_any_order():
     decoder.extend(torch.tensor([2, 0, 2, 2]), torch.tensor([4, 5, 5, 1]))
     decoder.extend(torch.tensor([3, 1, 0]), torch.tensor([4, 4, 5]))
     for row, (sentence, output) in enumerate([(2, [1, 4]), (0, [5, 4]), (2, [4, 5])]):
-        alone = follow(head.decoder(states[[sentence]], lengths[[sentence]]), output)
-        torch.testing.assert_close(decoder.scores()[row], alone[-1])
+        single = follow(head.decoder(states[[sentence]], lengths[[sentence]]), output)
+        torch.testing.assert_close(decoder.scores()[row], single[-1])
 
 
-def test_a_word_that_cannot_be_written_leaves_nothing():
+def test_a_token_that_cannot_be_written_has_no_continuation():
     head = small_head()
     decoder = head.decoder(*random_sentences([2]))
     decoder.extend(torch.tensor([0]), torch.tensor([END_ID]))
@@ -153,7 +153,7 @@ def test_a_word_that_cannot_be_written_leaves_nothing():
 @torch.no_grad()
 def test_segments_leave_out_the_end_and_follow_the_order():
     head = small_head(0.0, input_size=2, hidden_size=1)
-    head.emit.weight.fill_(20)  # states with a positive first number emit, others move on
+    head.emit.weight.fill_(20)  # states with a positive first feature emit, others move on
     head.emit.bias.fill_(-50)
     head.emit_cells.weight.copy_(torch.tensor([[1.0, 0.0]]))
     states = torch.tensor([[[-5.0, 0.0], [5.0, 0.0], [-5.0, 0.0]]]).double()
@@ -171,6 +171,6 @@ def test_segments_leave_out_the_end_and_follow_the_order():
 
 @pytest.mark.parametrize("context", [0, -1, "some", True, 1.5])
 @pytest.mark.usefixtures("unchecked")
-def test_contexts_that_are_none(context):
+def test_wrong_contexts_are_named(context):
     with pytest.raises(ValueError, match=r"context is .*'full'.*at least 1"):
         SsntHead(input_size=2, vocab_size=6, embedding_dim=1, hidden_size=1, context=context)

@@ -1,4 +1,4 @@
-"""The segmental head: the contract of heads, every way to cut an output, and the prefixes of its decoder."""
+"""SWAN: the contract of segmental heads, every segmentation of an output, and the prefixes of its decoder."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from tests.heads.contract import (
     random_outputs,
     random_sentences,
 )
-from tests.heads.reference import word_log_prob
+from tests.heads.reference import token_log_prob
 from tests.heads.segmental_contract import SegmentalContract, small_head
 
 from permalign.heads.swan import SwanHead
@@ -26,17 +26,17 @@ class SwanContract(SegmentalContract):
     kind = SwanHead
 
     @staticmethod
-    def segment_log_prob(head, cell, before, words, smoothing):
+    def segment_log_prob(head, cell, before, tokens, smoothing):
         step = head.context(torch.tensor([before], dtype=torch.int64))[0, -1]
         network, total = head.segment, 0.0
         state, memory = (network.from_cells(cell) + network.from_steps(step)).tanh().chunk(2)
-        choices = [word for word in range(head.vocab_size) if word not in (PADDING_ID, BEGIN_ID)]
-        for size, word in enumerate([*words, END_ID]):
+        choices = [token for token in range(head.vocab_size) if token not in (PADDING_ID, BEGIN_ID)]
+        for size, token in enumerate([*tokens, END_ID]):
             if size == head.max_segment_length:
                 break  # stops by itself
-            mean = sum(word_log_prob(head, state, choice) for choice in choices) / len(choices)
-            total = total + (1 - smoothing) * word_log_prob(head, state, word) + smoothing * mean
-            gates = network.from_words(head.context.embeddings.weight[word]) + network.from_states(state)
+            mean = sum(token_log_prob(head, state, choice) for choice in choices) / len(choices)
+            total = total + (1 - smoothing) * token_log_prob(head, state, token) + smoothing * mean
+            gates = network.from_words(head.context.embeddings.weight[token]) + network.from_states(state)
             take, keep, show, new = gates.chunk(4)
             memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()
             state = show.sigmoid() * memory.tanh()
@@ -47,13 +47,13 @@ class TestWholePrefix(SwanContract):
     pass
 
 
-class TestLastWord(SwanContract):
+class TestLastToken(SwanContract):
     def head(self, **options):
         return super().head(**{"context": 1, "num_layers": 2} | options)
 
 
-class TestTwoWordsWithEncoder(SwanContract):
-    """Some cuts are too long: not every cell can start everywhere."""
+class TestTwoTokensWithEncoder(SwanContract):
+    """Not every cell can start everywhere: the others must have room for the rest."""
 
     longest = 2
     output_lengths = (6, 2, 7)
@@ -64,18 +64,18 @@ class TestTwoWordsWithEncoder(SwanContract):
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize(("n", "longest"), [(1, 3), (2, 2), (4, 1)])
-def test_every_output_is_scored_alike_by_decoder_and_likelihood(dtype, tolerance, n, longest):
+def test_decoder_and_likelihood_score_every_output_alike(dtype, tolerance, n, longest):
     head = small_head(SwanHead, dtype=dtype, max_segment_length=longest)
     states, lengths = random_sentences([n])
     states = states.to(dtype)
     total = 0.0
     for m in range(n * longest + 1):
         outputs = torch.tensor(list(itertools.product([1, 4, 5], repeat=m)), dtype=torch.int64)
-        many = states.expand(len(outputs), -1, -1), lengths.expand(len(outputs))
-        expected = head.log_likelihood(*many, outputs, torch.full((len(outputs),), m))
-        decoder = head.decoder(*many)
-        for words in outputs.T:
-            decoder.extend(torch.arange(len(outputs)), words)
+        copies = states.expand(len(outputs), -1, -1), lengths.expand(len(outputs))
+        expected = head.log_likelihood(*copies, outputs, torch.full((len(outputs),), m))
+        decoder = head.decoder(*copies)
+        for tokens in outputs.T:
+            decoder.extend(torch.arange(len(outputs)), tokens)
         torch.testing.assert_close(decoder.scores()[:, END_ID], expected, rtol=tolerance, atol=tolerance)
         total += expected.detach().exp().sum().item()
     assert total == pytest.approx(1, abs=tolerance)  # there are no longer outputs
@@ -93,7 +93,7 @@ def test_mass_is_conserved_along_a_long_prefix(scale):
     torch.testing.assert_close(scores[1:].logsumexp(-1), taken, rtol=1e-5, atol=1e-4)
 
 
-def test_a_word_that_cannot_be_written_leaves_nothing():
+def test_a_token_that_cannot_be_written_has_no_continuation():
     decoder = small_head(SwanHead).decoder(*random_sentences([2]))
     decoder.extend(torch.tensor([0]), torch.tensor([END_ID]))
     assert (decoder.scores() == -torch.inf).all()
@@ -115,7 +115,7 @@ def test_large_vocabularies_go_through_the_softmax_in_parts(monkeypatch):
 @torch.no_grad()
 def test_segments_follow_the_order():
     head = small_head(SwanHead, 0.0, input_size=2, hidden_size=1)
-    head.segment.from_cells.weight[0, 0] = 1.0  # a positive first number starts to write, any other stops
+    head.segment.from_cells.weight[0, 0] = 1.0  # a positive first feature starts to write, any other stops
     head.segment.from_words.bias.fill_(9.0)
     head.softmax.linear.weight[END_ID] = -20.0
     states = torch.tensor([[[-5.0, 0.0], [5.0, 0.0], [-5.0, 0.0]]]).double()
@@ -134,10 +134,10 @@ def test_the_segment_network_is_an_lstm():
             layer.weight.copy_(torch.cat([take, keep, show, new]))
         ours.from_words.bias.zero_()
         theirs.bias_ih.zero_(), theirs.bias_hh.zero_()
-    word, state, memory = torch.randn(5, 3).double(), *torch.randn(2, 5, 4).double()
-    torch.testing.assert_close(ours(ours.from_words(word), state, memory), theirs(word, (state, memory)))
+    embedded, state, memory = torch.randn(5, 3).double(), *torch.randn(2, 5, 4).double()
+    torch.testing.assert_close(ours(ours.from_words(embedded), state, memory), theirs(embedded, (state, memory)))
 
 
-def test_segments_have_room_for_a_word():
+def test_segments_have_room_for_a_token():
     with pytest.raises(ValueError, match="max_segment_length is 0"):
         small_head(SwanHead, max_segment_length=0)
