@@ -1,6 +1,6 @@
 """Shapes in type annotations: ``Float[Tensor, "batch position token"]``.
 
-They come from jaxtyping where it is installed (tests check every call against them); users need not have it.
+They come from jaxtyping if it is installed, and tests check every call against them. Users do not need jaxtyping.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ else:
     except ImportError:
 
         class _Plain:
-            """Stands for jaxtyping's types: ``Float[Tensor, "batch"]`` is then just ``Tensor``."""
+            """Takes the place of jaxtyping's types: ``Float[Tensor, "batch"]`` is then just ``Tensor``."""
 
             def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
                 return item[0]

@@ -10,20 +10,20 @@ from permalign import kernels
 from permalign.kernels import operators
 from permalign.kernels.layout import leaf_count, root_scores, split_count
 
-WORDS = [1, 2, 3, 7, 11]
+SENTENCE_LENGTHS = [1, 2, 3, 7, 11]
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-10}
 
 
-def random_lengths(words, batch=4):
-    return torch.randint(1, words + 1, (batch,)).index_fill(0, torch.tensor([0]), words)
+def random_lengths(length, batch=4):
+    return torch.randint(1, length + 1, (batch,)).index_fill(0, torch.tensor([0]), length)
 
 
-def on_both_paths(function, *inputs):
-    """Values and gradients (of a fixed random weighting of the values) on each path."""
+def on_both_backends(function, *inputs):
+    """Values and gradients (of a fixed random weighting of the values) on each backend."""
     answers = []
-    for path in ("compiled", "portable"):
+    for name in ("compiled", "portable"):
         leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
-        with kernels.backend(path):
+        with kernels.backend(name):
             values = function(*leaves)
         values = values if isinstance(values, tuple) else (values,)
         generator = torch.Generator().manual_seed(1)
@@ -33,8 +33,8 @@ def on_both_paths(function, *inputs):
                 total = (
                     total + (torch.randn(value.shape, generator=generator, dtype=value.dtype) * value).sum()
                 )
-        wanted = [x for x in leaves if x.requires_grad]
-        grads = torch.autograd.grad(total, wanted) if total.requires_grad else ()
+        inputs_with_gradients = [x for x in leaves if x.requires_grad]
+        grads = torch.autograd.grad(total, inputs_with_gradients) if total.requires_grad else ()
         answers.append([*values, *grads])
     return answers
 
@@ -44,52 +44,54 @@ def dtype(request):
     return request.param
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
 @pytest.mark.parametrize(
     "function",
     [kernels.inside, kernels.span_softmax, kernels.rule_marginals, kernels.expected_matrix],
     ids=lambda f: f.__name__,
 )
-def test_functions_of_splits(function, words, dtype):
-    torch.manual_seed(words)
-    splits = torch.randn(4, split_count(words), 2, dtype=dtype)
-    lengths = random_lengths(words)
+def test_functions_of_splits(function, length, dtype):
+    torch.manual_seed(length)
+    splits = torch.randn(4, split_count(length), 2, dtype=dtype)
+    lengths = random_lengths(length)
     if function in (kernels.rule_marginals, kernels.expected_matrix):
         splits = kernels.span_softmax(splits, lengths)
-    compiled, portable = on_both_paths(lambda x: function(x, lengths), splits)
+    compiled, portable = on_both_backends(lambda x: function(x, lengths), splits)
     for ours, theirs in zip(compiled, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("words", WORDS)
-def test_tagging_inside(words, dtype):
-    torch.manual_seed(words)
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_tagging_inside(length, dtype):
+    torch.manual_seed(length)
     scores, emissions = (
-        torch.randn(4, split_count(words), 2, dtype=dtype),
-        torch.randn(4, words, words, dtype=dtype),
+        torch.randn(4, split_count(length), 2, dtype=dtype),
+        torch.randn(4, length, length, dtype=dtype),
     )
-    lengths = random_lengths(words)
-    compiled, portable = on_both_paths(lambda s, e: kernels.tagging_inside(s, e, lengths), scores, emissions)
+    lengths = random_lengths(length)
+    compiled, portable = on_both_backends(
+        lambda s, e: kernels.tagging_inside(s, e, lengths), scores, emissions
+    )
     for ours, theirs in zip(compiled, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
-def random_pairs(words, dtype, scale=1.0, phrase=1):
-    """Scores, segments of up to three words for tokens and phrases, and lengths of both sides that fit."""
-    torch.manual_seed(words)
-    scores = scale * torch.randn(4, split_count(words), 2, dtype=dtype)
-    segments = -scale * torch.randn(4, leaf_count(words, phrase), 9, 4, dtype=dtype).abs()
-    lengths = random_lengths(words)
+def random_pairs(length, dtype, scale=1.0, phrase=1):
+    """Scores, segments of up to three output tokens for tokens and phrases, and lengths of both sides that fit."""
+    torch.manual_seed(length)
+    scores = scale * torch.randn(4, split_count(length), 2, dtype=dtype)
+    segments = -scale * torch.randn(4, leaf_count(length, phrase), 9, 4, dtype=dtype).abs()
+    lengths = random_lengths(length)
     return scores, segments, lengths, torch.minimum(torch.tensor([8, 5, 0, 7]), 3 * lengths)
 
 
 @pytest.mark.parametrize("phrase", [1, 3])
 @pytest.mark.parametrize("scale", [1.0, 30.0, 3000.0])
-@pytest.mark.parametrize("words", WORDS)
-def test_synchronous_inside(words, scale, phrase, dtype):
-    """Large scores drive sums of exponentials into underflow, where both paths go over to logs."""
-    scores, segments, *lengths = random_pairs(words, dtype, scale, phrase)
-    compiled, portable = on_both_paths(
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_synchronous_inside(length, scale, phrase, dtype):
+    """Large scores drive sums of exponentials into underflow, where both backends switch to logarithms."""
+    scores, segments, *lengths = random_pairs(length, dtype, scale, phrase)
+    compiled, portable = on_both_backends(
         lambda s, e: kernels.synchronous_inside(s, e, *lengths), scores, segments
     )
     for ours, theirs in zip(compiled, portable, strict=True):
@@ -97,14 +99,14 @@ def test_synchronous_inside(words, scale, phrase, dtype):
 
 
 @pytest.mark.parametrize("labels", [1, 3])
-@pytest.mark.parametrize("words", [1, 2, 5])
-def test_labelled_synchronous_inside(words, labels, dtype):
-    splits, segments, *lengths = random_pairs(words, dtype)
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_labelled_synchronous_inside(length, labels, dtype):
+    splits, segments, *lengths = random_pairs(length, dtype)
     grammar = [
         torch.randn(shape, dtype=dtype)
-        for shape in ((2, labels, labels, labels), (labels,), (4, words, labels))
+        for shape in ((2, labels, labels, labels), (labels,), (4, length, labels))
     ]
-    compiled, portable = on_both_paths(
+    compiled, portable = on_both_backends(
         lambda *inputs: kernels.labelled_synchronous_inside(*inputs, *lengths), *grammar, splits, segments
     )
     for ours, theirs in zip(compiled, portable, strict=True):
@@ -112,12 +114,12 @@ def test_labelled_synchronous_inside(words, labels, dtype):
 
 
 @pytest.mark.parametrize("phrase", [1, 3])
-@pytest.mark.parametrize("words", WORDS)
-def test_synchronous_walks(words, phrase):
-    scores, segments, *lengths = random_pairs(words, torch.float64, phrase=phrase)
-    uniforms = torch.rand(50, 4, words - 1, dtype=torch.float64)
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_synchronous_walks(length, phrase):
+    scores, segments, *lengths = random_pairs(length, torch.float64, phrase=phrase)
+    uniforms = torch.rand(50, 4, length - 1, dtype=torch.float64)
     for drawn in (None, uniforms):
-        compiled, portable = on_both_paths(
+        compiled, portable = on_both_backends(
             lambda s, e: kernels.synchronous_walk(s, e, *lengths, drawn),  # noqa: B023
             scores,
             segments,
@@ -127,25 +129,30 @@ def test_synchronous_walks(words, phrase):
 
 
 @pytest.mark.parametrize("labels", [1, 2, 6])
-@pytest.mark.parametrize("words", WORDS)
-def test_labelled(words, labels, dtype):
-    torch.manual_seed(words)
-    lengths = random_lengths(words)
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_labelled(length, labels, dtype):
+    torch.manual_seed(length)
+    lengths = random_lengths(length)
     grammar = [
         torch.randn(shape, dtype=dtype)
-        for shape in ((2, labels, labels, labels), (labels,), (4, words, labels), (4, split_count(words), 2))
+        for shape in (
+            (2, labels, labels, labels),
+            (labels,),
+            (4, length, labels),
+            (4, split_count(length), 2),
+        )
     ]
-    emissions = torch.randn(4, words, words, dtype=dtype)
+    emissions = torch.randn(4, length, length, dtype=dtype)
     for function, inputs in (
         (lambda *g: kernels.labelled_log_partition(*g, lengths), grammar),
         (lambda *g: kernels.labelled_tagging_inside(*g, lengths), [*grammar, emissions]),
     ):
-        compiled, portable = on_both_paths(function, *inputs)
+        compiled, portable = on_both_backends(function, *inputs)
         for ours, theirs in zip(compiled, portable, strict=True):
             torch.testing.assert_close(ours, theirs, atol=2 * TOLERANCE[dtype], rtol=2 * TOLERANCE[dtype])
     charts = []
-    for path in ("compiled", "portable"):
-        with kernels.backend(path):
+    for name in ("compiled", "portable"):
+        with kernels.backend(name):
             charts.append(kernels.labelled_chart(*grammar, lengths, maximise=True))
     tops = [root_scores(chart, grammar[1], lengths) for chart in charts]
     torch.testing.assert_close(*tops)
@@ -162,13 +169,13 @@ def test_operators_refuse_what_probabilities_cannot_hold(which):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("hidden", [1, 5, 32])
-@pytest.mark.parametrize("words", WORDS)
-def test_split_scores(words, hidden, dropout, dtype):
-    torch.manual_seed(words)
-    fenceposts = torch.randn(3, 4, words + 1, hidden, dtype=dtype)
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_split_scores(length, hidden, dropout, dtype):
+    torch.manual_seed(length)
+    fenceposts = torch.randn(3, 4, length + 1, hidden, dtype=dtype)
     weight, bias = torch.randn(2, hidden, dtype=dtype), torch.randn(2, dtype=dtype)
-    lengths, seed = random_lengths(words), torch.tensor(2**40 + 12345)
-    compiled, portable = on_both_paths(
+    lengths, seed = random_lengths(length), torch.tensor(2**40 + 12345)
+    compiled, portable = on_both_backends(
         lambda f, w, b: kernels.split_scores(*f, w, b, lengths, seed, dropout), fenceposts, weight, bias
     )
     for ours, theirs in zip(compiled, portable, strict=True):
@@ -176,22 +183,22 @@ def test_split_scores(words, hidden, dropout, dtype):
 
 
 @pytest.mark.parametrize("normal_form", [False, True], ids=["plain", "normal form"])
-@pytest.mark.parametrize("words", WORDS)
-def test_walks(words, normal_form):
-    torch.manual_seed(words)
-    scores, lengths = torch.randn(4, split_count(words), 2, dtype=torch.float64), random_lengths(words)
-    uniforms = torch.rand(50, 4, words - 1, dtype=torch.float64)
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_walks(length, normal_form):
+    torch.manual_seed(length)
+    scores, lengths = torch.randn(4, split_count(length), 2, dtype=torch.float64), random_lengths(length)
+    uniforms = torch.rand(50, 4, length - 1, dtype=torch.float64)
     for drawn in (None, uniforms):
-        compiled, portable = on_both_paths(lambda w: kernels.walk(w, lengths, drawn, normal_form), scores)  # noqa: B023
+        compiled, portable = on_both_backends(lambda w: kernels.walk(w, lengths, drawn, normal_form), scores)  # noqa: B023
         for ours, theirs in zip(compiled, portable, strict=True):
             assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("words", WORDS)
-def test_best_inside(words, dtype):
-    torch.manual_seed(words)
-    scores, lengths = torch.randn(4, split_count(words), 2, dtype=dtype), random_lengths(words)
-    compiled, portable = on_both_paths(lambda s: kernels.best_inside(s, lengths), scores)
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_best_inside(length, dtype):
+    torch.manual_seed(length)
+    scores, lengths = torch.randn(4, split_count(length), 2, dtype=dtype), random_lengths(length)
+    compiled, portable = on_both_backends(lambda s: kernels.best_inside(s, lengths), scores)
     for ours, theirs in zip(compiled, portable, strict=True):
         torch.testing.assert_close(ours, theirs)
 

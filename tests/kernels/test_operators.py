@@ -1,4 +1,4 @@
-"""The compiled operators keep torch's rules for operators, so that compilers and exporters see through them."""
+"""The operators follow torch's rules for operators, so that programs with them can be compiled, exported and loaded."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ from torch._library.custom_ops import CustomOpDef
 from permalign import kernels
 from permalign.kernels.operators import labelled, labelled_synchronous, scoring, separable, synchronous
 
-BATCH, WORDS, HIDDEN = 2, 4, 5
-SPLITS = (WORDS**3 - WORDS) // 6
+BATCH, LENGTH, HIDDEN = 2, 4, 5
+SPLITS = (LENGTH**3 - LENGTH) // 6
 LENGTHS = torch.tensor([4, 3])
 SEED = torch.tensor(12345)
 
@@ -37,23 +37,23 @@ def chart_of(operator, *inputs):
 
 
 def examples():
-    """For every operator one call; where there is no gradient to take, none is asked for."""
-    fenceposts = [draw(BATCH, WORDS + 1, HIDDEN) for _ in range(3)]
+    """The arguments of one call for every operator; they require gradients where the operator has some."""
+    fenceposts = [draw(BATCH, LENGTH + 1, HIDDEN) for _ in range(3)]
     weight, bias = draw(2, HIDDEN), draw(2)
-    scores, emissions = draw(BATCH, SPLITS, 2), draw(BATCH, WORDS, WORDS)
+    scores, emissions = draw(BATCH, SPLITS, 2), draw(BATCH, LENGTH, LENGTH)
     plain = [tensor.detach() for tensor in (*fenceposts, weight)]
     gradient = draw(BATCH, SPLITS, 2, gradient=False)
-    square = draw(BATCH, WORDS, WORDS, gradient=False)
+    square = draw(BATCH, LENGTH, LENGTH, gradient=False)
     known, gamma = rules().detach(), separable.inside(scores.detach(), LENGTHS)[1]
     marginals = separable.rule_marginals(known, LENGTHS)
     matrix_chart = chart_of(separable.expected_matrix, known, LENGTHS)
     tagging_chart = chart_of(separable.tagging_inside, scores.detach(), emissions.detach(), LENGTHS)
     per_sentence = draw(BATCH, gradient=False)
-    segments, both = draw(BATCH, WORDS, 4, 3), (LENGTHS, torch.tensor([3, 0]))
-    leaves = draw(BATCH, 2 * WORDS - 1, 4, 3)  # tokens, and phrases of two
+    segments, both = draw(BATCH, LENGTH, 4, 3), (LENGTHS, torch.tensor([3, 0]))
+    leaves = draw(BATCH, 2 * LENGTH - 1, 4, 3)  # tokens, and phrases of two
     known_pair = scores.detach(), leaves.detach()
     summed = chart_of(synchronous.inside, *known_pair, *both, False)
-    grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, WORDS, 3), scores)
+    grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, LENGTH, 3), scores)
     known_grammar = [tensor.detach() for tensor in grammar]
     labelled_chart = labelled.inside(*known_grammar, LENGTHS)[1:]
     labelled_tags = labelled.tagging_inside(*known_grammar, emissions.detach(), LENGTHS)[1:]
@@ -65,7 +65,7 @@ def examples():
             *known_pair,
             summed,
             *both,
-            torch.rand(3, BATCH, WORDS - 1, dtype=torch.float64),
+            torch.rand(3, BATCH, LENGTH - 1, dtype=torch.float64),
         ),
         "permalign::labelled_synchronous_inside": (*grammar, segments, *both),
         "permalign::labelled_synchronous_inside_backward": (
@@ -92,7 +92,7 @@ def examples():
         "permalign::inside_backward": (per_sentence, gradient, gamma, LENGTHS),
         "permalign::best_inside": (scores.detach(), LENGTHS),
         "permalign::span_one_hot": (gamma, LENGTHS),
-        "permalign::walk": (gamma, LENGTHS, torch.rand(3, BATCH, WORDS - 1, dtype=torch.float64), False),
+        "permalign::walk": (gamma, LENGTHS, torch.rand(3, BATCH, LENGTH - 1, dtype=torch.float64), False),
         "permalign::span_softmax": (draw(BATCH, SPLITS, 2), LENGTHS),
         "permalign::span_softmax_backward": (gradient, known, LENGTHS),
         "permalign::rule_marginals": (rules(), LENGTHS),
@@ -219,8 +219,8 @@ KERNEL = """kernels.split_scores(
         "compile labelled trees",
     ],
 )
-def test_compilers_see_through(scores, what):
-    """In a process of its own, without the checks of shapes that tests wrap around every function."""
+def test_programs_can_be_compiled_and_exported(scores, what):
+    """In a separate process, without the checks of shapes that tests wrap around every function."""
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.replace("SCORES", scores) + what],
         capture_output=True,
@@ -229,3 +229,58 @@ def test_compilers_see_through(scores, what):
         check=False,
     )
     assert ended.stdout.strip() == "equal", ended.stderr[-3000:]
+
+
+LOAD = """
+import sys
+IMPORT
+import torch
+loaded = torch.export.load(sys.argv[1]).module()
+scores, lengths, emissions, expected = torch.load(sys.argv[2])
+torch.testing.assert_close(loaded(scores, lengths, emissions), expected)
+print("equal")
+"""
+
+
+class Kernels(torch.nn.Module):
+    """Calls one operator of each kind: with one result, with several, and with a chart that nobody asks for."""
+
+    def forward(self, scores, lengths, emissions):
+        rules = kernels.span_softmax(kernels.inside(scores, lengths)[1], lengths)
+        return kernels.expected_matrix(rules, lengths), kernels.tagging_inside(scores, emissions, lengths)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The files of an exported program and of an example: its inputs and what it answers."""
+    folder, module = tmp_path_factory.mktemp("exported"), Kernels()
+    inputs = (draw(BATCH, SPLITS, 2, gradient=False), LENGTHS, draw(BATCH, LENGTH, LENGTH, gradient=False))
+    torch.export.save(torch.export.export(module, inputs), folder / "program.pt2")
+    torch.save((*inputs, module(*inputs)), folder / "example.pt")
+    return folder / "program.pt2", folder / "example.pt"
+
+
+def load_in_new_process(statement, files):
+    return subprocess.run(
+        [sys.executable, "-c", LOAD.replace("IMPORT", statement), *map(str, files)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "statement", ["import permalign.kernels", "from permalign import SeparablePermutation"]
+)
+def test_exported_programs_can_be_loaded_after_an_import(statement, exported):
+    ended = load_in_new_process(statement, exported)
+    assert ended.stdout.strip() == "equal", ended.stderr[-3000:]
+
+
+def test_the_package_alone_registers_no_operators(exported):
+    """`import permalign` does not import torch, so it cannot register them; docs/kernels.md says what does."""
+    ended = load_in_new_process("import permalign; assert 'torch' not in sys.modules", exported)
+    assert ended.returncode == 1
+    assert "AssertionError" not in ended.stderr
+    assert "permalign" in ended.stderr

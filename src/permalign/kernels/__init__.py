@@ -260,12 +260,12 @@ def split_scores(
 
 
 def warm_up() -> None:
-    """Compile (or load from disk) every kernel in both precisions, so that nothing compiles later."""
+    """Compile (or load from disk) every kernel in both precisions, so that nothing has to be compiled later."""
     for dtype in (torch.float32, torch.float64):
         lengths, seed = torch.tensor([3]), torch.tensor(0)
-        posts = torch.zeros(1, 4, 2, dtype=dtype, requires_grad=True)
+        fenceposts = torch.zeros(1, 4, 2, dtype=dtype, requires_grad=True)
         weight, bias = torch.zeros(2, 2, dtype=dtype), torch.zeros(2, dtype=dtype)
-        scores = split_scores(posts, posts, posts, weight, bias, lengths, seed, dropout=0.5)
+        scores = split_scores(fenceposts, fenceposts, fenceposts, weight, bias, lengths, seed, dropout=0.5)
         log_partition, gamma = inside(scores, lengths)
         rules = span_softmax(gamma, lengths)
         likelihood = tagging_inside(scores, torch.zeros(1, 3, 3, dtype=dtype), lengths)

@@ -1,4 +1,4 @@
-"""``python -m permalign.kernels``: compile all kernels now, and keep them on disk."""
+"""``python -m permalign.kernels`` compiles all kernels and keeps them on disk."""
 
 from permalign.kernels import warm_up
 

@@ -1,9 +1,9 @@
 """One sentence per thread, with as many threads as torch uses.
 
-The compiled kernels release the interpreter's lock, so plain threads run them side by side. There is one knob,
-``torch.set_num_threads`` (or ``OMP_NUM_THREADS``): torch's own pool has nothing to do while a kernel runs, and the
-other way round (its OpenMP threads may spin for a moment after a product; see docs/kernels.md). Each sentence is
-computed by one thread from beginning to end, so results do not depend on the number of threads.
+The compiled kernels release the interpreter's lock, so plain threads run them in parallel. There is one setting,
+``torch.set_num_threads`` (or ``OMP_NUM_THREADS``): torch's own threads are idle while a kernel runs, and these threads
+are idle while torch works (torch's OpenMP threads may spin for a moment after a matrix product; see docs/kernels.md).
+Each sentence is computed by one thread from beginning to end, so results do not depend on the number of threads.
 """
 
 import os
@@ -23,7 +23,9 @@ def _forget_pool() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)  # threads do not survive a fork; make new ones there
+    os.register_at_fork(
+        after_in_child=_forget_pool
+    )  # threads do not survive a fork; the child makes new ones
 
 
 def _get_pool() -> ThreadPoolExecutor:
@@ -53,5 +55,5 @@ def for_each_sentence(kernel: Callable[..., None], batch: int, *arrays: Any) -> 
     futures = [_get_pool().submit(work) for _ in range(helpers)]
     work()
     for future in futures:
-        if not future.cancel():  # a helper that has not begun by now has nothing left to do
+        if not future.cancel():  # a helper that has not begun by now has no sentence left to compute
             future.result()

@@ -1,9 +1,17 @@
-"""The recurrences as loops over one sentence, compiled by Numba; `permalign.kernels.cpu` calls them from torch.
+"""The recurrences as loops over one sentence, compiled by Numba; `permalign.kernels.operators` calls them from torch.
 
 Each function takes the index of a sentence and the arrays of the whole batch, and writes into arrays it is given.
-They release the interpreter's lock, so that `permalign.kernels.threads` can run one sentence per thread. The same
-mathematics, by width and for any device, is in `permalign.kernels.portable`; the two give the same numbers.
+The functions release the interpreter's lock, so that `permalign.kernels.threads` can run one sentence per thread.
+`permalign.kernels.portable` computes the same in plain torch.
 
-Array names: ``scores``, ``gamma``, ``rules`` are (batch, T, 2), packed; ``splits_at[w]`` is where width w begins
-there. ``chart`` is (batch, P), packed squares of (i, position) per width, beginning at ``chart_at[w]``.
+Names that all loops share:
+
+- ``b`` is the index of the sentence, ``length`` its length, ``max_length`` the length that the arrays have room for;
+- ``i``, ``k`` are the ends of a span and ``inner`` numbers its split points from zero: ``j = i + 1 + inner``;
+- ``scores``, ``gamma`` and ``rules`` are (batch, T, 2), packed, and ``splits_at[w]`` is where width w begins in them;
+- ``chart`` is (batch, P): for each width a square of (i, output position), beginning at ``chart_at[w]``;
+- ``adjoint`` of a quantity is the derivative of the loss with respect to it.
+
+A backward loop visits the cells in the opposite order of its forward loop: a cell's adjoint is complete only when all
+cells that were computed from it have been visited.
 """

@@ -1,4 +1,4 @@
-"""How the kernels are compiled: once per machine, kept on disk, and announced."""
+"""How the loops are compiled: once per machine, kept on disk, and announced on standard error."""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _cached(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile a function when it is first called, and keep it on disk where there is a place to keep it."""
+    """Compile a function when it is first called, and keep it on disk if some folder can be written to."""
     try:
         return njit(cache=True, **_OPTIONS, **options)(function)
     except RuntimeError:  # neither the package's folder nor the user's can be written to
@@ -24,17 +24,17 @@ def _cached(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Decorate a loop."""
+    """Decorate a loop that is compiled."""
     return _cached(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Decorate a helper that becomes part of the loops that call it."""
+    """Decorate a helper that is inlined into the loops that call it."""
     return _cached(function, inline="always")
 
 
 class _Announcer(event.Listener):
-    """Says once per process that kernels are being compiled; a kernel found on disk compiles nothing."""
+    """Announces once per process that kernels are being compiled; loading one from disk announces nothing."""
 
     def __init__(self) -> None:
         self.said = False

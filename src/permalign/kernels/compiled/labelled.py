@@ -1,14 +1,23 @@
-"""Labelled trees: inside sums and the best tree, O(n^3 K^2 + n^2 K^3).
+"""Labelled trees: inside sums and the best tree, O(n^3 K^2 + n^2 K^3); the tagging likelihood, O(n^4 K^2 + n^3 K^3).
 
-All in double precision and probability space. A cell holds its labels' values divided by the largest, and the
-logarithm of that largest, its scale. Rules arrive as ``rules[a, pair] = exp(score - highest)`` with
-``pair = (orientation K + left label) K + right label``; the highest score is added to scales.
+Sums are made in double precision and in probability space. A cell holds the weights of its labels divided by the
+largest of them (its values, ``values[b, cell, label]``) and the logarithm of that largest weight (its scale,
+``scales[b, cell]``). Rules arrive as ``rules[a, pair] = exp(score - highest)`` with ``pair = (orientation * K + left
+label) * K + right label``; ``highest``, the highest score, is added to the scales.
 
-Going back, the adjoint of a cell's values is kept in the same scale, ``outer(a) = d log Z / d value(a)``, so that
-``value(a) * outer(a)`` is the posterior probability of the cell with that label.
+A cell is computed in three steps, and its adjoints in the reverse order of the same three:
 
-The children of a cell are gathered first, ``[orientation, label, split point]``, so that the innermost loops run along
-split points or pairs of labels, which are many, and not along labels, which are few.
+    gather_children    left(o,b,j) = split weight(o,j) * value(left child, b),    right(o,c,j) = value(right child, c)
+    sum_over_splits    pairs(o,b,c) = sum over j of left(o,b,j) * right(o,c,j)
+    apply_rules        value(a) = sum over o, b, c of rule(a,o,b,c) * pairs(o,b,c)
+
+Children are gathered as ``[orientation, label, split point]``, so that the innermost loops run along split points or
+pairs of labels, which are many, and not along labels, which are few.
+
+The adjoint of a cell is that of its values, scale held fixed: ``adjoint(a) = d log Z / d value(a)``. So
+``value(a) * adjoint(a)`` is the derivative of log Z with respect to the log-weight of label a in that cell: the
+posterior probability that a tree has this cell with this label. A weight is ``value * exp(scale)``, and how it is
+divided between the two does not matter; so scales are treated as constants and have no adjoints.
 """
 
 from math import exp, log
@@ -18,20 +27,21 @@ import numpy as np
 from permalign.kernels.compiled.compiler import compiled, inlined
 from permalign.kernels.compiled.separable import row_at
 
-NEGLIGIBLE = 1e-30  # posterior mass below which a cell has no say in gradients
+NEGLIGIBLE = 1e-30  # cells with less posterior mass than this are left out of gradients
 
 
 @inlined
-def span_at(words, width, i):
-    """Where a span stands in a packed chart."""
-    return (width - 1) * (words + 1) - width * (width - 1) // 2 + i
+def span_at(max_length, width, i):
+    """The index of the span (i, i + width) in a packed chart."""
+    return (width - 1) * (max_length + 1) - width * (width - 1) // 2 + i
 
 
 @compiled
-def gather(cells, splits, values, scales, weights, left, right):
-    """The children of a cell: ``left`` times the weight of its split point, and ``right``.
+def gather_children(cells, splits, values, scales, weights, left, right):
+    """Write ``left`` and ``right``, the values of a cell's children; ``left`` is multiplied by the split's weight.
 
-    ``cells`` are [orientation, child, split point]. Returns the logarithm of the scale of the weights.
+    ``cells`` are the children's indices, [orientation, child, split point]. The weight of a split point is that of the
+    split and of both children's scales, divided by the largest such weight, whose logarithm is returned.
     """
     points, labels = splits.shape[0], values.shape[1]
     top = -np.inf
@@ -53,7 +63,7 @@ def gather(cells, splits, values, scales, weights, left, right):
 
 
 @compiled
-def pair_up(points, left, right, pairs):
+def sum_over_splits(points, left, right, pairs):
     """pairs(o,b,c) = sum_j left(o,b,j) * right(o,c,j)."""
     labels = left.shape[1]
     for orientation in range(2):
@@ -67,26 +77,30 @@ def pair_up(points, left, right, pairs):
 
 
 @compiled
-def finish(pairs, rules, value):
-    """value(a) = sum over pairs of rules(a, pair) * pairs(pair), divided by its maximum, which is returned."""
-    labels, most = value.shape[0], 0.0
+def apply_rules(pairs, rules, value):
+    """value(a) = sum over pairs of rules(a, pair) * pairs(pair), divided by the largest value, which is returned."""
+    labels, largest = value.shape[0], 0.0
     for a in range(labels):
         row, total = rules[a], 0.0
         for pair in range(pairs.shape[0]):
             total += row[pair] * pairs[pair]
         value[a] = total
-        most = max(most, total)
+        largest = max(largest, total)
     for a in range(labels):
-        value[a] /= most
-    return most
+        value[a] /= largest
+    return largest
 
 
 @compiled
-def spread(pairs, rules, outer, most, grad_rules, grad_pairs):
-    """The adjoint of `finish`: of the pairs, and of the rules times their values (how often they are used)."""
+def apply_rules_backward(pairs, rules, adjoint, largest, grad_rules, grad_pairs):
+    """The adjoint of `apply_rules`, from that of the value: of the pairs, and of the rules' log-weights.
+
+    pairs_bar(pair) = sum over a of rules(a, pair) * adjoint(a) / largest
+    rules_bar(a, pair) += rules(a, pair) * adjoint(a) / largest * pairs(pair),   the expected number of uses
+    """
     grad_pairs[:] = 0.0
-    for a in range(outer.shape[0]):
-        row, grad_row, factor = rules[a], grad_rules[a], outer[a] / most
+    for a in range(adjoint.shape[0]):
+        row, grad_row, factor = rules[a], grad_rules[a], adjoint[a] / largest
         if factor != 0.0:
             for pair in range(pairs.shape[0]):
                 flow = row[pair] * factor
@@ -95,8 +109,8 @@ def spread(pairs, rules, outer, most, grad_rules, grad_pairs):
 
 
 @inlined
-def mix(points, factors, at, step, rows, total):
-    """total(j) = sum_r factors(at + r step) * rows(r, j), four rows at a time."""
+def combine_rows(points, factors, at, step, rows, total):
+    """total(j) = sum over r of factors(at + r * step) * rows(r, j), four rows at a time to save memory traffic."""
     count = rows.shape[0]
     for j in range(points):
         total[j] = 0.0
@@ -113,30 +127,37 @@ def mix(points, factors, at, step, rows, total):
 
 
 @compiled
-def part(cells, points, grad_pairs, weights, left, right, flow, outer, grad_splits):
-    """The adjoint of `gather` and `pair_up`: of both children and of the splits; ``flow`` is room for one child."""
+def gather_children_backward(cells, points, grad_pairs, weights, left, right, flow, adjoint, grad_splits):
+    """The adjoint of `sum_over_splits` and `gather_children`: of both children's values and of the splits' scores.
+
+    left_bar(o,b,j)  = sum over c of pairs_bar(o,b,c) * right(o,c,j),   times the split's weight: the left child's
+    right_bar(o,c,j) = sum over b of pairs_bar(o,b,c) * left(o,b,j),    which is the right child's
+    splits_bar(j,o) += sum over b of left(o,b,j) * left_bar(o,b,j),     the posterior of the split with orientation o
+
+    ``flow`` is a buffer for the adjoint of one child, [label, split point].
+    """
     labels = left.shape[1]
     for orientation in range(2):
         at = orientation * labels * labels
         for b in range(labels):
-            mix(points, grad_pairs, at + b * labels, 1, right[orientation], flow[b])
+            combine_rows(points, grad_pairs, at + b * labels, 1, right[orientation], flow[b])
         for j in range(points):
-            to_left, weight, posterior = outer[cells[orientation, 0, j]], weights[orientation, j], 0.0
+            to_left, weight, posterior = adjoint[cells[orientation, 0, j]], weights[orientation, j], 0.0
             for b in range(labels):
                 to_left[b] += weight * flow[b, j]
                 posterior += left[orientation, b, j] * flow[b, j]
             grad_splits[j, orientation] += posterior
         for c in range(labels):
-            mix(points, grad_pairs, at + c, labels, left[orientation], flow[c])
+            combine_rows(points, grad_pairs, at + c, labels, left[orientation], flow[c])
         for j in range(points):
-            to_right = outer[cells[orientation, 1, j]]
+            to_right = adjoint[cells[orientation, 1, j]]
             for c in range(labels):
                 to_right[c] += flow[c, j]
 
 
 @inlined
-def from_scores(scores, value):
-    """Exponentials scaled by their maximum, whose logarithm is returned."""
+def exponentials(scores, value):
+    """Write exp(scores) divided by the largest of them, whose logarithm is returned."""
     scale = scores[0]
     for a in range(scores.shape[0]):
         scale = max(scale, scores[a])
@@ -146,8 +167,8 @@ def from_scores(scores, value):
 
 
 @inlined
-def at_root(root, value, scale):
-    """log sum_a exp(root(a)) * value(a), in the scale of the value."""
+def root_log_sum(root, value, scale):
+    """log of the sum over a of exp(root(a)) * value(a) * exp(scale)."""
     highest = root[0]
     for a in range(root.shape[0]):
         highest = max(highest, root[a])
@@ -158,8 +179,8 @@ def at_root(root, value, scale):
 
 
 @inlined
-def outer_of_root(grad, root, value, outer, grad_root):
-    """The adjoints of `at_root`: of the value and of the root's scores."""
+def root_backward(grad, root, value, adjoint, grad_root):
+    """The adjoints of `root_log_sum`: of the root cell's values and of the root's scores."""
     highest = root[0]
     for a in range(root.shape[0]):
         highest = max(highest, root[a])
@@ -167,22 +188,22 @@ def outer_of_root(grad, root, value, outer, grad_root):
     for a in range(root.shape[0]):
         total += exp(root[a] - highest) * value[a]
     for a in range(root.shape[0]):
-        outer[a] = grad * exp(root[a] - highest) / total
-        grad_root[a] = outer[a] * value[a]
+        adjoint[a] = grad * exp(root[a] - highest) / total
+        grad_root[a] = adjoint[a] * value[a]
 
 
 @inlined
-def mass_of(value, outer):
-    """The posterior mass of a cell."""
+def posterior_mass(value, adjoint):
+    """The posterior probability of a cell, summed over its labels (times the gradient that arrives from outside)."""
     mass = 0.0
     for a in range(value.shape[0]):
-        mass += abs(value[a] * outer[a])
+        mass += abs(value[a] * adjoint[a])
     return mass
 
 
 @inlined
-def room_for(length, labels):
-    """What a cell's children are gathered in: cells, weights, left and right values, and pairs of labels."""
+def buffers_for(length, labels):
+    """Buffers for one cell: its children's indices, weights, left and right values, and pairs of labels."""
     return (
         np.empty((2, 2, length), np.int64),
         np.empty((2, length)),
@@ -193,10 +214,10 @@ def room_for(length, labels):
 
 
 @inlined
-def children_of_span(words, i, width, cells):
-    """Where the children of a span stand, for both orientations."""
+def children_of_span(max_length, i, width, cells):
+    """Write the indices of a span's children: the same for both orientations."""
     for inner in range(width - 1):
-        left, right = span_at(words, inner + 1, i), span_at(words, width - inner - 1, i + inner + 1)
+        left, right = span_at(max_length, inner + 1, i), span_at(max_length, width - inner - 1, i + inner + 1)
         for orientation in range(2):
             cells[orientation, 0, inner] = left
             cells[orientation, 1, inner] = right
@@ -204,22 +225,26 @@ def children_of_span(words, i, width, cells):
 
 @compiled
 def inside(b, rules, highest, root, tokens, splits, lengths, splits_at, log_partition, values, scales):
-    """beta(i,k,a) = sum_{j,o,b,c} rule(o,a,b,c) split(i,j,k,o) beta(i,j,b) beta(j,k,c)."""
-    length, words = lengths[b], tokens.shape[1]
+    """The log-partition, from the summed weights of all trees over every span by label.
+
+    beta(i,i+1,a) = exp token(i,a)
+    beta(i,k,a) = sum over j, o, b, c of rule(o,a,b,c) * split(i,j,k,o) * beta(i,j,b) * beta(j,k,c)
+    """
+    length, max_length = lengths[b], tokens.shape[1]
     chart, scale = values[b], scales[b]
-    cells, weights, left, right, pairs = room_for(length, root.shape[0])
+    cells, weights, left, right, pairs = buffers_for(length, root.shape[0])
     for token in range(length):
-        scale[token] = from_scores(tokens[b, token], chart[token])
+        scale[token] = exponentials(tokens[b, token], chart[token])
     for width in range(2, length + 1):
         for i in range(length - width + 1):
-            first, at = splits_at[width] + i * (width - 1), span_at(words, width, i)
-            children_of_span(words, i, width, cells)
+            first, at = splits_at[width] + i * (width - 1), span_at(max_length, width, i)
+            children_of_span(max_length, i, width, cells)
             own = splits[b, first : first + width - 1]
-            top = gather(cells, own, chart, scale, weights, left, right)
-            pair_up(width - 1, left, right, pairs)
-            scale[at] = top + highest + log(finish(pairs, rules, chart[at]))
-    at = span_at(words, length, 0)
-    log_partition[b] = at_root(root, chart[at], scale[at])
+            top = gather_children(cells, own, chart, scale, weights, left, right)
+            sum_over_splits(width - 1, left, right, pairs)
+            scale[at] = top + highest + log(apply_rules(pairs, rules, chart[at]))
+    at = span_at(max_length, length, 0)
+    log_partition[b] = root_log_sum(root, chart[at], scale[at])
 
 
 @compiled
@@ -239,48 +264,59 @@ def inside_backward(
     grad_tokens,
     grad_splits,
 ):
-    """From wide to narrow, every cell gives its posterior mass to what it was made of."""
+    """The adjoints of rules, root, tokens and splits: their posterior expectations, times the incoming gradient.
+
+    Wide cells come first: the adjoint of a cell is complete when every wider cell that has it as a child is done. What
+    the forward pass gathered for a cell is gathered again, which is cheaper than to store it.
+    """
     if grad[b] == 0.0:
         return
-    length, words, labels = lengths[b], grad_tokens.shape[1], root.shape[0]
-    chart, scale, outer = values[b], scales[b], np.zeros_like(values[b])
-    cells, weights, left, right, pairs = room_for(length, labels)
+    length, max_length, labels = lengths[b], grad_tokens.shape[1], root.shape[0]
+    chart, scale, adjoint = values[b], scales[b], np.zeros_like(values[b])
+    cells, weights, left, right, pairs = buffers_for(length, labels)
     grad_pairs, flow = np.empty_like(pairs), np.empty((labels, length))
-    at = span_at(words, length, 0)
-    outer_of_root(grad[b], root, chart[at], outer[at], grad_root[b])
+    at = span_at(max_length, length, 0)
+    root_backward(grad[b], root, chart[at], adjoint[at], grad_root[b])
     least = NEGLIGIBLE * abs(grad[b])
     for width in range(length, 1, -1):
         for i in range(length - width + 1):
-            at = span_at(words, width, i)
-            if mass_of(chart[at], outer[at]) < least:
+            at = span_at(max_length, width, i)
+            if posterior_mass(chart[at], adjoint[at]) < least:
                 continue
             first = splits_at[width] + i * (width - 1)
             own, grad_own = splits[b, first : first + width - 1], grad_splits[b, first : first + width - 1]
-            children_of_span(words, i, width, cells)
-            top = gather(cells, own, chart, scale, weights, left, right)
-            pair_up(width - 1, left, right, pairs)
-            spread(pairs, rules, outer[at], exp(scale[at] - top - highest), grad_rules[b], grad_pairs)
-            part(cells, width - 1, grad_pairs, weights, left, right, flow, outer, grad_own)
+            children_of_span(max_length, i, width, cells)
+            top = gather_children(cells, own, chart, scale, weights, left, right)
+            sum_over_splits(width - 1, left, right, pairs)
+            # what `apply_rules` divided the values by in the forward pass: scale = top + highest + log(largest)
+            largest = exp(scale[at] - top - highest)
+            apply_rules_backward(pairs, rules, adjoint[at], largest, grad_rules[b], grad_pairs)
+            gather_children_backward(
+                cells, width - 1, grad_pairs, weights, left, right, flow, adjoint, grad_own
+            )
     for token in range(length):
         for a in range(labels):
-            grad_tokens[b, token, a] = chart[token, a] * outer[token, a]
+            grad_tokens[b, token, a] = chart[token, a] * adjoint[token, a]
 
 
 @compiled
 def best_inside(b, rules, tokens, splits, lengths, splits_at, chart):
-    """The log weight of the best tree over every span by label; ``rules[a, pair]`` are log weights here."""
-    length, words, labels = lengths[b], tokens.shape[1], tokens.shape[2]
+    """The log-weight of the best tree over every span by label; here ``rules[a, pair]`` are log-weights.
+
+    best(i,k,a) = max over j, o, b, c of rule(o,a,b,c) + split(i,j,k,o) + best(i,j,b) + best(j,k,c)
+    """
+    length, max_length, labels = lengths[b], tokens.shape[1], tokens.shape[2]
     best, half = chart[b], labels * labels
     pairs = np.empty(2 * half, chart.dtype)
     for token in range(length):
         best[token] = tokens[b, token]
     for width in range(2, length + 1):
         for i in range(length - width + 1):
-            first, at = splits_at[width] + i * (width - 1), span_at(words, width, i)
+            first, at = splits_at[width] + i * (width - 1), span_at(max_length, width, i)
             pairs[:] = -np.inf
             for inner in range(width - 1):
-                left = best[span_at(words, inner + 1, i)]
-                right = best[span_at(words, width - inner - 1, i + inner + 1)]
+                left = best[span_at(max_length, inner + 1, i)]
+                right = best[span_at(max_length, width - inner - 1, i + inner + 1)]
                 for orientation in range(2):
                     for left_label in range(labels):
                         weight = splits[b, first + inner, orientation] + left[left_label]
@@ -295,16 +331,20 @@ def best_inside(b, rules, tokens, splits, lengths, splits_at, chart):
                 best[at, a] = highest
 
 
-# --- positions
+# --- Charts with output positions -----------------------------------------------------------------------------
 
 
 @inlined
-def children_of_cell(chart_at, words, i, width, p, cells):
-    """Where the children of a span stand whose output starts at p: in a straight node the left one starts there."""
+def children_of_cell(chart_at, max_length, i, width, p, cells):
+    """Write the indices of a cell's children: those of a span whose output starts at p.
+
+    Under a straight node the left child starts at p and the right child follows it; under an inverted node the right
+    child starts at p.
+    """
     for inner in range(width - 1):
         left_width, right_width = inner + 1, width - inner - 1
-        left = row_at(chart_at, words, left_width, i) + p
-        right = row_at(chart_at, words, right_width, i + left_width) + p
+        left = row_at(chart_at, max_length, left_width, i) + p
+        right = row_at(chart_at, max_length, right_width, i + left_width) + p
         cells[0, 0, inner], cells[0, 1, inner] = left, right + left_width
         cells[1, 0, inner], cells[1, 1, inner] = left + right_width, right
 
@@ -325,13 +365,18 @@ def tagging_inside(
     values,
     scales,
 ):
-    """C(i,k,p,a): the weight of all trees of (i,k) with label a that put its words at p, p+1, ... times emissions."""
-    length, words = lengths[b], tokens.shape[1]
+    """Sum over all labelled trees times emissions.
+
+    C(i,i+1,p,a) = emission(i,p) * token(i,a)
+    C(i,k,p,a) = sum over j, b, c of rule(0,a,b,c) * split(i,j,k,0) * C(i,j,p,b) * C(j,k,p+j-i,c)
+                                   + rule(1,a,b,c) * split(i,j,k,1) * C(i,j,p+k-j,b) * C(j,k,p,c)
+    """
+    length, max_length = lengths[b], tokens.shape[1]
     chart, scale = values[b], scales[b]
-    cells, weights, left, right, pairs = room_for(length, root.shape[0])
+    cells, weights, left, right, pairs = buffers_for(length, root.shape[0])
     for token in range(length):
-        at = row_at(chart_at, words, 1, token)
-        own_scale = from_scores(tokens[b, token], chart[at])
+        at = row_at(chart_at, max_length, 1, token)
+        own_scale = exponentials(tokens[b, token], chart[at])
         for p in range(length):
             chart[at + p] = chart[at]
             scale[at + p] = own_scale + emissions[b, token, p]
@@ -340,13 +385,13 @@ def tagging_inside(
             first = splits_at[width] + i * (width - 1)
             own = splits[b, first : first + width - 1]
             for p in range(length - width + 1):
-                at = row_at(chart_at, words, width, i) + p
-                children_of_cell(chart_at, words, i, width, p, cells)
-                top = gather(cells, own, chart, scale, weights, left, right)
-                pair_up(width - 1, left, right, pairs)
-                scale[at] = top + highest + log(finish(pairs, rules, chart[at]))
-    at = row_at(chart_at, words, length, 0)
-    log_sum[b] = at_root(root, chart[at], scale[at])
+                at = row_at(chart_at, max_length, width, i) + p
+                children_of_cell(chart_at, max_length, i, width, p, cells)
+                top = gather_children(cells, own, chart, scale, weights, left, right)
+                sum_over_splits(width - 1, left, right, pairs)
+                scale[at] = top + highest + log(apply_rules(pairs, rules, chart[at]))
+    at = row_at(chart_at, max_length, length, 0)
+    log_sum[b] = root_log_sum(root, chart[at], scale[at])
 
 
 @compiled
@@ -368,33 +413,39 @@ def tagging_inside_backward(
     grad_splits,
     grad_emissions,
 ):
-    """`inside_backward` with positions; cells that no likely tree has cost nothing."""
+    """The adjoints of rules, root, tokens, splits and emissions: `inside_backward` for cells with output positions.
+
+    Most of the cells have hardly any posterior mass; these are skipped.
+    """
     if grad[b] == 0.0:
         return
-    length, words, labels = lengths[b], grad_tokens.shape[1], root.shape[0]
-    chart, scale, outer = values[b], scales[b], np.zeros_like(values[b])
-    cells, weights, left, right, pairs = room_for(length, labels)
+    length, max_length, labels = lengths[b], grad_tokens.shape[1], root.shape[0]
+    chart, scale, adjoint = values[b], scales[b], np.zeros_like(values[b])
+    cells, weights, left, right, pairs = buffers_for(length, labels)
     grad_pairs, flow = np.empty_like(pairs), np.empty((labels, length))
-    at = row_at(chart_at, words, length, 0)
-    outer_of_root(grad[b], root, chart[at], outer[at], grad_root[b])
+    at = row_at(chart_at, max_length, length, 0)
+    root_backward(grad[b], root, chart[at], adjoint[at], grad_root[b])
     least = NEGLIGIBLE * abs(grad[b])
     for width in range(length, 1, -1):
         for i in range(length - width + 1):
             first = splits_at[width] + i * (width - 1)
             own, grad_own = splits[b, first : first + width - 1], grad_splits[b, first : first + width - 1]
             for p in range(length - width + 1):
-                at = row_at(chart_at, words, width, i) + p
-                if mass_of(chart[at], outer[at]) < least:
+                at = row_at(chart_at, max_length, width, i) + p
+                if posterior_mass(chart[at], adjoint[at]) < least:
                     continue
-                children_of_cell(chart_at, words, i, width, p, cells)
-                top = gather(cells, own, chart, scale, weights, left, right)
-                pair_up(width - 1, left, right, pairs)
-                spread(pairs, rules, outer[at], exp(scale[at] - top - highest), grad_rules[b], grad_pairs)
-                part(cells, width - 1, grad_pairs, weights, left, right, flow, outer, grad_own)
+                children_of_cell(chart_at, max_length, i, width, p, cells)
+                top = gather_children(cells, own, chart, scale, weights, left, right)
+                sum_over_splits(width - 1, left, right, pairs)
+                largest = exp(scale[at] - top - highest)
+                apply_rules_backward(pairs, rules, adjoint[at], largest, grad_rules[b], grad_pairs)
+                gather_children_backward(
+                    cells, width - 1, grad_pairs, weights, left, right, flow, adjoint, grad_own
+                )
     for token in range(length):
         for p in range(length):
-            at = row_at(chart_at, words, 1, token) + p
+            at = row_at(chart_at, max_length, 1, token) + p
             for a in range(labels):
-                posterior = chart[at, a] * outer[at, a]
+                posterior = chart[at, a] * adjoint[at, a]
                 grad_tokens[b, token, a] += posterior
                 grad_emissions[b, token, p] += posterior

@@ -1,4 +1,4 @@
-"""Scores of splits from projections of fenceposts, without storing a hidden state."""
+"""Scores of splits from projections of fenceposts; no hidden state of a split is ever stored."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _M1, _M2, _GOLDEN = np.uint32(HASH_MULTIPLIERS[0]), np.uint32(HASH_MULTIPLIERS[1
 
 @inlined
 def mix32(value):
-    """The mixer of `permalign.kernels.portable.mix32`, on uint32."""
+    """The hash of `permalign.kernels.portable.scoring.mix32`, on uint32."""
     value = np.uint32(np.uint32(value ^ (value >> np.uint32(16))) * _M1)
     value = np.uint32(np.uint32(value ^ (value >> np.uint32(15))) * _M2)
     return np.uint32(value ^ (value >> np.uint32(16)))
@@ -33,16 +33,15 @@ def fill_mask(first_half, second_half, key, steps, threshold, scale):
         bits = mix32(np.uint32(key + steps[h]))
         first_half[h] = scale if np.uint32(bits & np.uint32(0xFFFF)) >= threshold else zero
         second_half[h] = scale if np.uint32(bits >> np.uint32(16)) >= threshold else zero
-    for h in range(
-        second_half.shape[0], first_half.shape[0]
-    ):  # the unit in the middle, if their number is odd
+    # the unit in the middle, if their number is odd
+    for h in range(second_half.shape[0], first_half.shape[0]):
         bits = mix32(np.uint32(key + steps[h]))
         first_half[h] = scale if np.uint32(bits & np.uint32(0xFFFF)) >= threshold else zero
 
 
 @compiled
 def hash_steps(count):
-    """Multiples of the golden ratio, what a unit adds to its split's key."""
+    """What each hidden unit adds to its split's key: multiples of `GOLDEN`."""
     steps = np.empty(count, np.uint32)
     for h in range(count):
         steps[h] = np.uint32(np.uint32(h) * _GOLDEN)
@@ -51,7 +50,10 @@ def hash_steps(count):
 
 @compiled
 def split_scores(b, start, middle, end, weight, bias, lengths, seed, threshold, scale, splits_at, scores):
-    """score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias; no hidden state is stored."""
+    """score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias.
+
+    Splits of one span share start_i + end_k (``outer``), which is computed once for all its split points.
+    """
     hidden, length = start.shape[2], lengths[b]
     outer, mask = np.empty_like(start[b, 0]), np.empty_like(start[b, 0])
     half = (hidden + 1) // 2
@@ -102,10 +104,17 @@ def split_scores_backward(
     grad_weight,
     grad_bias,
 ):
-    """Adjoints of `split_scores`; hidden states and masks are computed anew. Gradients arrive zeroed, per item.
+    """The adjoints of `split_scores`; hidden states and dropout masks are computed again. Gradients arrive zeroed.
 
-    All follow from the sums of the scores' adjoints over the splits in which a fencepost stands and a unit is on:
-    with the weights they are those of the projections, with the projections those of the weights.
+    A hidden unit h of a split is mask * max(x, 0) with x = start_i + middle_j + end_k, so both kinds of adjoint contain
+    the same factor mask * [x > 0]:
+
+        start_bar(i,h) = sum over splits at i and rules R of grad(split,R) * factor(split,h) * weight(R,h)
+        weight_bar(R,h) = sum over splits of grad(split,R) * factor(split,h) * (start_i + middle_j + end_k)(h)
+
+    The loop over splits therefore only collects the sums of grad * factor, for each rule, fencepost and unit
+    (``straight_start``, ``inverted_start`` and so on). Multiplied by the weights at the end, they are the adjoints of
+    the projections; multiplied by the projections and summed over fenceposts, those of the weights.
     """
     hidden, length = start.shape[2], lengths[b]
     outer, mask = np.empty_like(start[b, 0]), np.empty_like(start[b, 0])

@@ -1,4 +1,4 @@
-"""x"""
+"""Separable permutations: inside sums, rule probabilities, expected positions, the tagging likelihood, walks."""
 
 from math import exp, log
 
@@ -6,13 +6,18 @@ import numpy as np
 
 from permalign.kernels.compiled.compiler import compiled, inlined
 
-# --- Inside sums, rule probabilities and rule marginals
+# --- Inside sums, rule probabilities and rule marginals -------------------------------------------------------
 
 
 @compiled
 def inside(b, scores, lengths, splits_at, maximise, log_partition, gamma):
-    """gamma(i,j,k,R) = score + beta(i,j) + beta(j,k); beta(i,k) = logsumexp (or the maximum) over j and R."""
+    """Weights of all options (j, R) of every span, and the log-partition; with ``maximise``, of the best derivations.
+
+    gamma(i,j,k,R) = score(i,j,k,R) + beta(i,j) + beta(j,k)
+    beta(i,k) = logsumexp (or the maximum) over j and R of gamma(i,j,k,R),   beta(i,i+1) = 0
+    """
     length = lengths[b]
+    # A split reads beta(i, j) for all j, and beta(j, k) for all j. The mirrored copy makes both of them rows.
     beta = np.zeros((length + 1, length + 1), scores.dtype)  # [i, k], and mirrored: [k, i]
     for width in range(2, length + 1):
         for i in range(length - width + 1):
@@ -38,9 +43,20 @@ def inside(b, scores, lengths, splits_at, maximise, log_partition, gamma):
 
 @compiled
 def inside_backward(b, grad_partition, grad_gamma, gamma, lengths, splits_at, grad_scores):
-    """From wide to narrow: total = gbar + bbar(i,k) * G; it is the score's adjoint and joins both children's."""
+    """The adjoint of the scores, given those of the log-partition and of gamma (``grad_gamma``).
+
+    With G = exp(gamma(i,j,k,R) - beta(i,k)), the softmax over a span's options, and bars for adjoints:
+
+        score_bar(i,j,k,R) = grad_gamma(i,j,k,R) + beta_bar(i,k) * G(i,j,k,R)
+        beta_bar(i,j) += score_bar(i,j,k,R)        beta_bar(j,k) += score_bar(i,j,k,R)
+
+    for gamma is a plain sum of the score and both children's beta. Wide spans come first: beta_bar of a span is
+    complete when all wider spans that contain it are done. The forward pass does not store beta, so G is computed
+    from gamma and normalised again.
+    """
     length = lengths[b]
-    adjoint = np.zeros((length + 1, length + 1), gamma.dtype)  # [i, k] as a left child, [k, i] as a right one
+    # adjoints of beta: [i, k] collects what comes to the span as a left child, [k, i] as a right child
+    adjoint = np.zeros((length + 1, length + 1), gamma.dtype)
     adjoint[0, length] = grad_partition[b]
     zero = gamma.dtype.type(0)
     for width in range(length, 1, -1):
@@ -69,7 +85,7 @@ def inside_backward(b, grad_partition, grad_gamma, gamma, lengths, splits_at, gr
 
 @compiled
 def span_softmax(b, logits, lengths, splits_at, rules):
-    """Normalise over the 2(w-1) options of every span."""
+    """Normalise over the 2 (w - 1) options of every span of width w."""
     length = lengths[b]
     for width in range(2, length + 1):
         for i in range(length - width + 1):
@@ -90,7 +106,7 @@ def span_softmax(b, logits, lengths, splits_at, rules):
 
 @compiled
 def span_softmax_backward(b, grad, rules, lengths, splits_at, grad_logits):
-    """The adjoint of a softmax: G * (grad - <grad, G>), span by span."""
+    """The adjoint of a softmax, span by span: G * (grad - sum of grad * G over the span's options)."""
     length = lengths[b]
     for width in range(2, length + 1):
         for i in range(length - width + 1):
@@ -105,7 +121,7 @@ def span_softmax_backward(b, grad, rules, lengths, splits_at, grad_logits):
 
 @compiled
 def span_one_hot(b, weights, lengths, splits_at, one_hot):
-    """One at the heaviest option of every span; the first of equals."""
+    """One at the heaviest option of every span, at the first of them where several are equal."""
     length = lengths[b]
     for width in range(2, length + 1):
         for i in range(length - width + 1):
@@ -120,9 +136,13 @@ def span_one_hot(b, weights, lengths, splits_at, one_hot):
 
 @compiled
 def rule_marginals(b, rules, lengths, splits_at, marginals):
-    """mass(root) = 1; every option passes G * mass(parent) on to both children."""
+    """How probable it is that a derivation uses each option; from wide spans to narrow ones.
+
+    mass(0,n) = 1
+    marginal(i,j,k,R) = G(i,j,k,R) * mass(i,k),   which is added to mass(i,j) and to mass(j,k)
+    """
     length = lengths[b]
-    mass = np.zeros((length + 1, length + 1), rules.dtype)  # [i, k] as a left child, [k, i] as a right one
+    mass = np.zeros((length + 1, length + 1), rules.dtype)  # [i, k] as a left child, [k, i] as a right child
     mass[0, length] = 1
     for width in range(length, 1, -1):
         for i in range(length - width + 1):
@@ -140,9 +160,19 @@ def rule_marginals(b, rules, lengths, splits_at, marginals):
 
 @compiled
 def rule_marginals_backward(b, grad, rules, marginals, lengths, splits_at, grad_rules):
-    """From narrow to wide: an option's adjoint is its own plus its two children's, times the span's mass."""
+    """The adjoint of the rules G.
+
+    Differentiating marginal = G * mass(i,k), of which both children's masses are sums:
+
+        passed(i,j,k,R) = grad(i,j,k,R) + mass_bar(i,j) + mass_bar(j,k)
+        G_bar(i,j,k,R) = mass(i,k) * passed
+        mass_bar(i,k) = sum over j and R of G * passed
+
+    The forward loop goes from wide to narrow, so adjoints flow from narrow to wide.
+    """
     length = lengths[b]
     adjoint = np.zeros((length + 1, length + 1), rules.dtype)  # of a span's mass; [i, k], mirrored [k, i]
+    # the masses of all spans again, from the marginals that the forward pass kept
     mass = np.zeros((length + 1, length + 1), rules.dtype)
     mass[0, length] = 1
     for width in range(length, 1, -1):
@@ -168,20 +198,24 @@ def rule_marginals_backward(b, grad, rules, marginals, lengths, splits_at, grad_
             adjoint[k, i] = total
 
 
-# --- Charts with output positions
+# --- Charts with output positions -----------------------------------------------------------------------------
 
 
 @inlined
-def row_at(chart_at, words, width, i):
-    """Where the positions of the span (i, i + width) begin in a positioned chart."""
-    return chart_at[width] + i * (words - width + 1)
+def row_at(chart_at, max_length, width, i):
+    """Where the output positions of the span (i, i + width) begin in a chart."""
+    return chart_at[width] + i * (max_length - width + 1)
 
 
 @inlined
-def child_rows(chart, chart_at, words, i, left_width, right_width, positions):
-    """The left child's row from p on and from p + right_width on; the right child's from p and p + left_width on."""
-    left_at = row_at(chart_at, words, left_width, i)
-    right_at = row_at(chart_at, words, right_width, i + left_width)
+def child_rows(chart, chart_at, max_length, i, left_width, right_width, positions):
+    """The children's rows, so that index p of each belongs to a parent whose output starts at p.
+
+    In the order returned: the left child at p (straight rule) and at p + right_width (inverted rule, where it comes
+    second); the right child at p (inverted rule) and at p + left_width (straight rule).
+    """
+    left_at = row_at(chart_at, max_length, left_width, i)
+    right_at = row_at(chart_at, max_length, right_width, i + left_width)
     return (
         chart[left_at : left_at + positions],
         chart[left_at + right_width : left_at + right_width + positions],
@@ -192,21 +226,21 @@ def child_rows(chart, chart_at, words, i, left_width, right_width, positions):
 
 @compiled
 def expected_matrix(b, rules, lengths, splits_at, chart_at, matrix, chart):
-    """mu(i,k,p): the probability that (i,k) is a constituent and its output starts at p. O(n^4).
+    """The expected permutation matrix, from mu(i,k,p): the probability that (i,k) is a constituent that starts at p.
 
         S:  mu(i,j,p)     += G_S mu(i,k,p)      mu(j,k,p+j-i) += G_S mu(i,k,p)
         I:  mu(i,j,p+k-j) += G_I mu(i,k,p)      mu(j,k,p)     += G_I mu(i,k,p)
 
-    ``chart`` (mu) arrives zeroed; ``matrix`` is E[M], [position, token].
+    ``chart`` (mu) arrives zeroed; ``matrix`` is E[M], [position, token], with E[M](p, t) = mu(t, t+1, p). O(n^4).
     """
-    length, words = lengths[b], matrix.shape[1]
+    length, max_length = lengths[b], matrix.shape[1]
     zero = rules.dtype.type(0)
     mu = chart[b]
-    mu[row_at(chart_at, words, length, 0)] = 1
+    mu[row_at(chart_at, max_length, length, 0)] = 1
     for width in range(length, 1, -1):
         positions = length - width + 1
         for i in range(length - width + 1):
-            at = row_at(chart_at, words, width, i)
+            at = row_at(chart_at, max_length, width, i)
             parent = mu[at : at + positions]
             first = splits_at[width] + i * (width - 1)
             for inner in range(width - 1):
@@ -214,7 +248,7 @@ def expected_matrix(b, rules, lengths, splits_at, chart_at, matrix, chart):
                 if straight == zero and inverted == zero:
                     continue
                 left, left_late, right, right_late = child_rows(
-                    mu, chart_at, words, i, inner + 1, width - inner - 1, positions
+                    mu, chart_at, max_length, i, inner + 1, width - inner - 1, positions
                 )
                 for p in range(positions):
                     left[p] += straight * parent[p]
@@ -225,38 +259,40 @@ def expected_matrix(b, rules, lengths, splits_at, chart_at, matrix, chart):
                 for p in range(positions):
                     right[p] += inverted * parent[p]
     for token in range(length):
-        at = row_at(chart_at, words, 1, token)
+        at = row_at(chart_at, max_length, 1, token)
         for p in range(length):
             matrix[b, p, token] = mu[at + p]
-    for token in range(length, words):
+    for token in range(length, max_length):
         matrix[b, token, token] = 1
 
 
 @compiled
 def expected_matrix_backward(b, grad, rules, chart, lengths, splits_at, chart_at, grad_rules):
-    """The same loop from narrow to wide, with the adjoint of mu:
+    """The adjoint of the rules: the forward loop in reverse, from narrow to wide, with mu_bar in place of mu.
 
-        adjoint(i,k,p) = sum_j G_S (c_left[p] + c_right[p+u]) + G_I (c_right[p] + c_left[p+v])
+    in_order(p) = mu_bar(i,j,p) + mu_bar(j,k,p+j-i)        what a straight rule sends mass to
+    swapped(p)  = mu_bar(j,k,p) + mu_bar(i,j,p+k-j)        what an inverted rule sends mass to
 
-    and the adjoint of G_S (G_I) is the product of mu(i,k,.) with the first (second) bracket.
+    mu_bar(i,k,p) = sum over j of G_S * in_order(p) + G_I * swapped(p)
+    G_S_bar = sum over p of mu(i,k,p) * in_order(p),   G_I_bar = sum over p of mu(i,k,p) * swapped(p)
     """
-    length, words = lengths[b], grad.shape[1]
+    length, max_length = lengths[b], grad.shape[1]
     mu, adjoint = chart[b], np.empty_like(chart[b])
     for token in range(length):
-        at = row_at(chart_at, words, 1, token)
+        at = row_at(chart_at, max_length, 1, token)
         for p in range(length):
             adjoint[at + p] = grad[b, p, token]
     for width in range(2, length + 1):
         positions = length - width + 1
         for i in range(length - width + 1):
-            at = row_at(chart_at, words, width, i)
+            at = row_at(chart_at, max_length, width, i)
             parent, total = mu[at : at + positions], adjoint[at : at + positions]
             total[:] = 0
             first = splits_at[width] + i * (width - 1)
             for inner in range(width - 1):
                 straight, inverted = rules[b, first + inner, 0], rules[b, first + inner, 1]
                 left, left_late, right, right_late = child_rows(
-                    adjoint, chart_at, words, i, inner + 1, width - inner - 1, positions
+                    adjoint, chart_at, max_length, i, inner + 1, width - inner - 1, positions
                 )
                 grad_straight, grad_inverted = rules.dtype.type(0), rules.dtype.type(0)
                 for p in range(positions):
@@ -271,16 +307,18 @@ def expected_matrix_backward(b, grad, rules, chart, lengths, splits_at, chart_at
 
 @compiled
 def tagging_inside(b, scores, emissions, lengths, splits_at, chart_at, log_sum, chart):
-    """C(i,k,p): the log weight of all derivations of (i,k) that put its words at p, p+1, ... times emissions.
+    """Sum over all derivations times emissions, from C(i,k,p): that of the span (i,k) with its output starting at p.
 
     C(i,i+1,p) = emission(i, p)
     C(i,k,p) = logsumexp_j { score_S + C(i,j,p) + C(j,k,p+j-i),  score_I + C(j,k,p) + C(i,j,p+k-j) }
+
+    Two passes over the split points: the first finds each position's largest term, the second sums exponentials.
     """
-    length, words = lengths[b], emissions.shape[1]
+    length, max_length = lengths[b], emissions.shape[1]
     inner_chart = chart[b]
     highest, total = np.empty(length, scores.dtype), np.empty(length, scores.dtype)
     for token in range(length):
-        at = row_at(chart_at, words, 1, token)
+        at = row_at(chart_at, max_length, 1, token)
         for p in range(length):
             inner_chart[at + p] = emissions[b, token, p]
     for width in range(2, length + 1):
@@ -292,7 +330,7 @@ def tagging_inside(b, scores, emissions, lengths, splits_at, chart_at, log_sum, 
             for inner in range(width - 1):
                 straight, inverted = scores[b, first + inner, 0], scores[b, first + inner, 1]
                 left, left_late, right, right_late = child_rows(
-                    inner_chart, chart_at, words, i, inner + 1, width - inner - 1, positions
+                    inner_chart, chart_at, max_length, i, inner + 1, width - inner - 1, positions
                 )
                 for p in range(positions):
                     in_order = straight + left[p] + right_late[p]
@@ -301,39 +339,44 @@ def tagging_inside(b, scores, emissions, lengths, splits_at, chart_at, log_sum, 
             for inner in range(width - 1):
                 straight, inverted = scores[b, first + inner, 0], scores[b, first + inner, 1]
                 left, left_late, right, right_late = child_rows(
-                    inner_chart, chart_at, words, i, inner + 1, width - inner - 1, positions
+                    inner_chart, chart_at, max_length, i, inner + 1, width - inner - 1, positions
                 )
                 for p in range(positions):
                     total[p] += exp(straight + left[p] + right_late[p] - highest[p])
                     total[p] += exp(inverted + right[p] + left_late[p] - highest[p])
-            at = row_at(chart_at, words, width, i)
+            at = row_at(chart_at, max_length, width, i)
             for p in range(positions):
                 inner_chart[at + p] = highest[p] + log(total[p])
-    log_sum[b] = inner_chart[row_at(chart_at, words, length, 0)]
+    log_sum[b] = inner_chart[row_at(chart_at, max_length, length, 0)]
 
 
 @compiled
 def tagging_inside_backward(
     b, grad, scores, chart, lengths, splits_at, chart_at, grad_scores, grad_emissions
 ):
-    """From wide to narrow, every term takes its share exp(term - C(i,k,p)) of the cell's adjoint."""
-    length, words = lengths[b], grad_emissions.shape[1]
+    """The adjoints of the scores and of the emissions; from wide to narrow.
+
+    C(i,k,p) is the logsumexp of its terms, so every term has the adjoint C_bar(i,k,p) * exp(term - C(i,k,p)). A term is
+    a sum of one score and two children's cells, and each of the three receives it in full. The adjoints of the cells of
+    width one are those of the emissions.
+    """
+    length, max_length = lengths[b], grad_emissions.shape[1]
     inner_chart, adjoint = chart[b], np.zeros_like(chart[b])
     zero = scores.dtype.type(0)
-    adjoint[row_at(chart_at, words, length, 0)] = grad[b]
+    adjoint[row_at(chart_at, max_length, length, 0)] = grad[b]
     for width in range(length, 1, -1):
         positions = length - width + 1
         for i in range(length - width + 1):
-            at = row_at(chart_at, words, width, i)
+            at = row_at(chart_at, max_length, width, i)
             cell, cell_adjoint = inner_chart[at : at + positions], adjoint[at : at + positions]
             first = splits_at[width] + i * (width - 1)
             for inner in range(width - 1):
                 straight, inverted = scores[b, first + inner, 0], scores[b, first + inner, 1]
                 left, left_late, right, right_late = child_rows(
-                    inner_chart, chart_at, words, i, inner + 1, width - inner - 1, positions
+                    inner_chart, chart_at, max_length, i, inner + 1, width - inner - 1, positions
                 )
                 to_left, to_left_late, to_right, to_right_late = child_rows(
-                    adjoint, chart_at, words, i, inner + 1, width - inner - 1, positions
+                    adjoint, chart_at, max_length, i, inner + 1, width - inner - 1, positions
                 )
                 sum_straight, sum_inverted = zero, zero
                 for p in range(positions):
@@ -350,17 +393,23 @@ def tagging_inside_backward(
                 grad_scores[b, first + inner, 0] = sum_straight
                 grad_scores[b, first + inner, 1] = sum_inverted
     for token in range(length):
-        at = row_at(chart_at, words, 1, token)
+        at = row_at(chart_at, max_length, 1, token)
         for p in range(length):
             grad_emissions[b, token, p] = adjoint[at + p]
 
 
-# --- Walks
+# --- Walks from the root down ---------------------------------------------------------------------------------
 
 
 @compiled
 def choose(options, forbidden, uniform):
-    """The option of a span, numbered 2 (j - i - 1) + rule: the heaviest if ``uniform`` < 0, else drawn by it."""
+    """The option of a span, numbered 2 (j - i - 1) + rule: the heaviest, or one drawn by a uniform number.
+
+    Args:
+        options: (split points, 2), the log-weights of the span's options.
+        forbidden: the rule that may not be chosen, or -1.
+        uniform: in [0, 1); negative to choose the heaviest.
+    """
     count = 2 * options.shape[0]
     best, best_weight, last = -1, -np.inf, -1
     for option in range(count):
@@ -387,9 +436,13 @@ def choose(options, forbidden, uniform):
 
 @compiled
 def walk(b, weights, lengths, splits_at, uniforms, normal_form, nodes, orders):
-    """All walks in sentence b: ``uniforms`` (samples, batch, n - 1), negative for the heaviest option."""
+    """Derivations of sentence b, chosen from the root down, one option at every span met.
+
+    ``uniforms`` is (samples, batch, n - 1); negative numbers choose the heaviest option. Nodes come in pre-order: the
+    left child is pushed last, so it is visited first.
+    """
     length = lengths[b]
-    stack = np.empty((length + 1, 4), np.int64)  # start, end, position, forbidden rule
+    stack = np.empty((length + 1, 4), np.int64)  # start, end, output position, forbidden rule
     for sample in range(uniforms.shape[0]):
         depth, step = 0, 0
         if length > 1:

@@ -1,8 +1,8 @@
-"""The compiled kernels of labelled trees as torch operators, each with its hand-written backward pass.
+"""Labelled trees: the loops of `permalign.kernels.compiled.labelled` as torch operators.
 
-They work in double precision whatever they are given, and in probability space; so rules may differ by no more than
-`permalign.kernels.numerics.RULE_RANGE`, which callers check (and the operators check again, for compilers that skip
-the callers' checks).
+Sums are computed in double precision whatever the inputs' precision, and in probability space; so rules may differ by
+no more than `permalign.kernels.numerics.RULE_RANGE`. `permalign.kernels` checks this before it calls an operator; the
+operators check it again, because programs traced by ``torch.compile`` skip the first check.
 """
 
 from typing import Any
@@ -24,41 +24,44 @@ def doubles(tensor: Tensor) -> Any:
 
 
 def _by_label(rules: Tensor) -> Tensor:
-    """Rules ``(label, orientation left right)``."""
+    """Rules as ``(parent's label, pair)``, where a pair is (orientation, left label, right label)."""
     return rules.transpose(0, 1).flatten(1)
 
 
 def scaled_rules(rules: Tensor, root: Tensor) -> tuple[Any, float]:
-    """Weights of rules divided by the largest, and its logarithm."""
+    """Weights of rules divided by the largest of them, and the logarithm of the largest."""
     if needs_logs(rules, root, torch.float64):
         raise ValueError(
             "rule_scores or root_scores differ by too much for compiled kernels in probability space; use "
             "kernels.backend('portable'), which falls back on logarithms."
         )
-    doubles = rules.detach().double()
-    highest = float(doubles.amax())
-    return as_array(_by_label((doubles - highest).exp())), highest
+    scores = rules.detach().double()
+    highest = float(scores.amax())
+    return as_array(_by_label((scores - highest).exp())), highest
 
 
 def require_shapes(rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> None:
-    """Shapes and dtypes that loops rely on."""
-    batch, words, labels = tokens.shape
+    """Refuse tensors that do not have the shapes and dtypes that the loops rely on."""
+    batch, max_length, labels = tokens.shape
     require_shape("rules", rules, (2, labels, labels, labels), tokens)
     require_shape("root", root, (labels,), tokens)
-    require_shape("splits", splits, (batch, split_count(words), 2), tokens)
+    require_shape("splits", splits, (batch, split_count(max_length), 2), tokens)
     if lengths.shape != (batch,):
         raise ValueError(f"lengths has shape {tuple(lengths.shape)}, but must be {(batch,)}")
 
 
 def zero_gradients(rules: Tensor, tokens: Tensor, splits: Tensor) -> list[Tensor]:
-    """In double precision, of rules (for each sentence, so that threads do not meet), root, tokens and splits."""
+    """Zeroed gradients, in double precision, of rules, root, tokens and splits.
+
+    Those of rules and root are kept for each sentence, so that threads do not write to the same memory.
+    """
     batch, labels = tokens.shape[0], tokens.shape[2]
     shapes = [(batch, labels, 2 * labels * labels), (batch, labels), tuple(tokens.shape), tuple(splits.shape)]
     return [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
 
 
 def gradients_in_shape(gradients: list[Tensor], rules: Tensor) -> list[Tensor]:
-    """Summed over sentences where a parameter is shared by all, and in the precision of the rules."""
+    """The gradients in the shapes and the precision of the inputs; those of rules and root summed over sentences."""
     of_rules, of_root, *others = gradients
     labels = of_root.shape[1]
     of_rules = of_rules.sum(0).view(labels, 2, labels, labels).transpose(0, 1)
@@ -72,13 +75,13 @@ def gradients_in_shape(gradients: list[Tensor], rules: Tensor) -> list[Tensor]:
 def inside(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The log-partition; and the chart of values and scales, for the backward pass."""
+    """The log-partition, and the chart's values and scales for the backward pass."""
     require_shapes(rules, root, tokens, splits, lengths)
-    batch, words, labels = tokens.shape
+    batch, max_length, labels = tokens.shape
     log_partition = torch.zeros(batch, dtype=torch.float64)
-    values, scales = _chart(batch, words * (words + 1) // 2, labels)
+    values, scales = _chart(batch, max_length * (max_length + 1) // 2, labels)
     arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits)))
-    layout = (checked_lengths(lengths, words), split_offsets(words))
+    layout = (checked_lengths(lengths, max_length), split_offsets(max_length))
     outputs = (part.numpy() for part in (log_partition, values, scales))
     for_each_sentence(loops.inside, batch, *arrays, *layout, *outputs)
     return log_partition.to(tokens.dtype), values, scales
@@ -93,8 +96,8 @@ def _chart(batch: int, cells: int, labels: int) -> tuple[Tensor, Tensor]:
 def _(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    batch, words, labels = tokens.shape
-    cells = words * (words + 1) // 2
+    batch, max_length, labels = tokens.shape
+    cells = max_length * (max_length + 1) // 2
     values = tokens.new_empty((batch, cells, labels), dtype=torch.float64)
     return tokens.new_empty(batch), values, tokens.new_empty((batch, cells), dtype=torch.float64)
 
@@ -111,10 +114,10 @@ def inside_backward(
     lengths: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The adjoints of rules, root, tokens and splits."""
-    batch, words, _ = tokens.shape
+    batch, max_length, _ = tokens.shape
     gradients = zero_gradients(rules, tokens, splits)
     arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
-    layout = (checked_lengths(lengths, words), split_offsets(words))
+    layout = (checked_lengths(lengths, max_length), split_offsets(max_length))
     chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
     for_each_sentence(loops.inside_backward, batch, *arrays, *chart, *layout, *outputs)
     of_rules, of_root, of_tokens, of_splits = gradients_in_shape(gradients, rules)
@@ -150,20 +153,20 @@ inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
 
 @custom_op("permalign::labelled_best_inside", mutates_args=(), device_types="cpu")
 def best_inside(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
-    """See `permalign.kernels.labelled.inside` with ``maximise`` (not differentiable)."""
-    batch, words, labels = tokens.shape
+    """See `permalign.kernels.portable.labelled.inside` with ``maximise`` (not differentiable)."""
+    batch, max_length, labels = tokens.shape
     require_shapes(rules, tokens.new_zeros(labels), tokens, splits, lengths)
-    chart = tokens.new_zeros(batch, words * (words + 1) // 2, labels)
+    chart = tokens.new_zeros(batch, max_length * (max_length + 1) // 2, labels)
     arrays = (as_array(_by_label(rules)), as_array(tokens), as_array(splits))
-    layout = (checked_lengths(lengths, words), split_offsets(words))
+    layout = (checked_lengths(lengths, max_length), split_offsets(max_length))
     for_each_sentence(loops.best_inside, batch, *arrays, *layout, chart.numpy())
     return chart
 
 
 @best_inside.register_fake
 def _(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
-    batch, words, labels = tokens.shape
-    return tokens.new_empty(batch, words * (words + 1) // 2, labels)
+    batch, max_length, labels = tokens.shape
+    return tokens.new_empty(batch, max_length * (max_length + 1) // 2, labels)
 
 
 # --- The tagging likelihood -----------------------------------------------------------------------------------
@@ -173,14 +176,14 @@ def _(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> Tensor:
 def tagging_inside(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See `permalign.kernels.labelled.tagging_inside`; returns the chart as well, for the backward pass."""
+    """See `permalign.kernels.portable.labelled.tagging_inside`; returns the chart as well, for the backward pass."""
     require_shapes(rules, root, tokens, splits, lengths)
-    batch, words, labels = tokens.shape
-    require_shape("emissions", emissions, (batch, words, words), tokens)
+    batch, max_length, labels = tokens.shape
+    require_shape("emissions", emissions, (batch, max_length, max_length), tokens)
     log_sum = torch.zeros(batch, dtype=torch.float64)
-    values, scales = _chart(batch, positioned_offset(words, words + 1), labels)
+    values, scales = _chart(batch, positioned_offset(max_length, max_length + 1), labels)
     arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits, emissions)))
-    layout = (checked_lengths(lengths, words), split_offsets(words), positioned_offsets(words))
+    layout = (checked_lengths(lengths, max_length), split_offsets(max_length), positioned_offsets(max_length))
     outputs = (part.numpy() for part in (log_sum, values, scales))
     for_each_sentence(loops.tagging_inside, batch, *arrays, *layout, *outputs)
     return log_sum.to(tokens.dtype), values, scales
@@ -190,8 +193,8 @@ def tagging_inside(
 def _(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    batch, words, labels = tokens.shape
-    cells = positioned_offset(words, words + 1)
+    batch, max_length, labels = tokens.shape
+    cells = positioned_offset(max_length, max_length + 1)
     values = tokens.new_empty((batch, cells, labels), dtype=torch.float64)
     return tokens.new_empty(batch), values, tokens.new_empty((batch, cells), dtype=torch.float64)
 
@@ -208,13 +211,13 @@ def tagging_inside_backward(
     lengths: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The adjoints of rules, root, tokens, splits and emissions."""
-    batch, words, _ = tokens.shape
+    batch, max_length, _ = tokens.shape
     gradients = [
         *zero_gradients(rules, tokens, splits),
-        torch.zeros((batch, words, words), dtype=torch.float64),
+        torch.zeros((batch, max_length, max_length), dtype=torch.float64),
     ]
     arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
-    layout = (checked_lengths(lengths, words), split_offsets(words), positioned_offsets(words))
+    layout = (checked_lengths(lengths, max_length), split_offsets(max_length), positioned_offsets(max_length))
     chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
     for_each_sentence(loops.tagging_inside_backward, batch, *arrays, *chart, *layout, *outputs)
     of_rules, of_root, of_tokens, of_splits, of_emissions = gradients_in_shape(gradients, rules)
@@ -233,8 +236,8 @@ def _(
     lengths: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     of_rules, of_root, of_tokens, of_splits = (x.new_empty(x.shape) for x in (rules, root, tokens, splits))
-    batch, words, _ = tokens.shape
-    return of_rules, of_root, of_tokens, of_splits, tokens.new_empty(batch, words, words)
+    batch, max_length, _ = tokens.shape
+    return of_rules, of_root, of_tokens, of_splits, tokens.new_empty(batch, max_length, max_length)
 
 
 def _tagging_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -1,4 +1,4 @@
-"""The compiled charts of labelled reordering and alignment as torch operators."""
+"""Labelled trees that write outputs: loops of `permalign.kernels.compiled.labelled_synchronous` as operators."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def inside(
     lengths: Tensor,
     target_lengths: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See `permalign.kernels.labelled_synchronous.inside`; returns the chart too, for the backward pass."""
+    """See `permalign.kernels.portable.labelled_synchronous.inside`; returns the chart too, for the backward pass."""
     require_shapes(rules, root, tokens, splits, lengths)
     require_segments(splits, segments)
     require_shape("segments", segments, (*tokens.shape[:2], *segments.shape[2:]), splits)  # no phrases
@@ -43,9 +43,9 @@ def inside(
 
 
 def _shapes(tokens: Tensor, splits: Tensor, segments: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of the chart's values and scales."""
-    batch, spans, posts, _ = chart_shape(splits, segments.shape[2])
-    cells = spans * posts * posts
+    """The shapes of the chart's values and scales."""
+    batch, spans, fenceposts, _ = chart_shape(splits, segments.shape[2])
+    cells = spans * fenceposts * fenceposts
     return (batch, cells, tokens.shape[2]), (batch, cells)
 
 
@@ -76,17 +76,19 @@ def inside_backward(
     scales: Tensor,
     lengths: Tensor,
     target_lengths: Tensor,
-    posts: int,
-    longest: int,
+    fenceposts: int,
+    max_segment_length: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The adjoints of rules, root, tokens, splits and segments."""
-    batch, words, _ = tokens.shape
-    of_segments = torch.zeros((batch, words, posts, longest + 1), dtype=torch.float64)
+    batch, max_length, _ = tokens.shape
+    of_segments = torch.zeros((batch, max_length, fenceposts, max_segment_length + 1), dtype=torch.float64)
     gradients = [*zero_gradients(rules, tokens, splits), of_segments]
     arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
-    layout = layout_of_pairs(splits, lengths, target_lengths, posts - 1)
+    layout = layout_of_pairs(splits, lengths, target_lengths, fenceposts - 1)
     chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
-    for_each_sentence(loops.inside_backward, batch, *arrays, *chart, posts, longest, *layout, *outputs)
+    for_each_sentence(
+        loops.inside_backward, batch, *arrays, *chart, fenceposts, max_segment_length, *layout, *outputs
+    )
     of_rules, of_root, of_tokens, of_splits, of_segments = gradients_in_shape(gradients, rules)
     return of_rules, of_root, of_tokens, of_splits, of_segments
 
@@ -102,11 +104,11 @@ def _(
     scales: Tensor,
     lengths: Tensor,
     target_lengths: Tensor,
-    posts: int,
-    longest: int,
+    fenceposts: int,
+    max_segment_length: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     of_rules, of_root, of_tokens, of_splits = (x.new_empty(x.shape) for x in (rules, root, tokens, splits))
-    shape = (tokens.shape[0], tokens.shape[1], posts, longest + 1)
+    shape = (tokens.shape[0], tokens.shape[1], fenceposts, max_segment_length + 1)
     return of_rules, of_root, of_tokens, of_splits, tokens.new_empty(shape)
 
 

@@ -1,4 +1,4 @@
-"""Scoring splits, as a torch operator with a hand-written backward pass; see `permalign.kernels.cpu`."""
+"""Scores of splits: the loops of `permalign.kernels.compiled.scoring` as torch operators."""
 
 from typing import Any
 
@@ -25,29 +25,29 @@ def split_scores(
     seed: Tensor,
     dropout: float,
 ) -> Tensor:
-    """See `permalign.kernels.portable.split_scores`."""
-    batch, posts, hidden = start.shape
-    words = posts - 1
+    """See `permalign.kernels.portable.scoring.split_scores`."""
+    batch, fenceposts, hidden = start.shape
+    max_length = fenceposts - 1
     for name, tensor, shape in (
-        ("middle", middle, (batch, posts, hidden)),
-        ("end", end, (batch, posts, hidden)),
+        ("middle", middle, (batch, fenceposts, hidden)),
+        ("end", end, (batch, fenceposts, hidden)),
         ("weight", weight, (2, hidden)),
         ("bias", bias, (2,)),
     ):
         require_shape(name, tensor, shape, start)
     if lengths.shape != (batch,):
         raise ValueError(f"lengths has shape {tuple(lengths.shape)}, but must be {(batch,)}")
-    scores = start.new_zeros(start.shape[0], split_count(words), 2)
+    scores = start.new_zeros(start.shape[0], split_count(max_length), 2)
     threshold, scale = dropout_scale(dropout)
     for_each_sentence(
         loops.split_scores,
         start.shape[0],
         *(as_array(x) for x in (start, middle, end, weight, bias)),
-        checked_lengths(lengths, words),
+        checked_lengths(lengths, max_length),
         seed.item(),
         np.uint32(threshold),
         as_array(start).dtype.type(scale),
-        split_offsets(words),
+        split_offsets(max_length),
         scores.numpy(),
     )
     return scores
@@ -78,23 +78,23 @@ def split_scores_backward(
     seed: Tensor,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Adjoints of start, middle, end, weight and bias."""
-    batch, words = start.shape[0], start.shape[1] - 1
-    ends = [torch.zeros_like(start, memory_format=torch.contiguous_format) for _ in range(3)]
+    """The adjoints of start, middle, end, weight and bias."""
+    batch, max_length = start.shape[0], start.shape[1] - 1
+    grad_posts = [torch.zeros_like(start, memory_format=torch.contiguous_format) for _ in range(3)]
     grad_weight, grad_bias = weight.new_zeros(batch, *weight.shape), weight.new_zeros(batch, 2)
     threshold, scale = dropout_scale(dropout)
     for_each_sentence(
         loops.split_scores_backward,
         batch,
         *(as_array(x) for x in (grad, start, middle, end, weight)),
-        checked_lengths(lengths, words),
+        checked_lengths(lengths, max_length),
         seed.item(),
         np.uint32(threshold),
         as_array(start).dtype.type(scale),
-        split_offsets(words),
-        *(x.numpy() for x in (*ends, grad_weight, grad_bias)),
+        split_offsets(max_length),
+        *(x.numpy() for x in (*grad_posts, grad_weight, grad_bias)),
     )
-    return ends[0], ends[1], ends[2], grad_weight.sum(0), grad_bias.sum(0)
+    return grad_posts[0], grad_posts[1], grad_posts[2], grad_weight.sum(0), grad_bias.sum(0)
 
 
 @split_scores_backward.register_fake

@@ -1,9 +1,4 @@
-"""The compiled kernels as torch operators, ``torch.ops.permalign.*``, each with its hand-written backward pass.
-
-Registered with ``torch.library``: fake implementations give shapes, so ``torch.compile`` and ``torch.export`` see
-through them, and backward passes are operators themselves. Every operator takes ``lengths`` (batch,) and leaves
-zeros (or the identity) where a sentence has ended.
-"""
+"""Separable permutations: the loops of `permalign.kernels.compiled.separable` as torch operators."""
 
 from typing import Any
 
@@ -21,7 +16,7 @@ from permalign.kernels.threads import for_each_sentence
 
 @custom_op("permalign::inside", mutates_args=(), device_types="cpu")
 def inside(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """See `permalign.kernels.portable.inside`."""
+    """See `permalign.kernels.portable.separable.inside`."""
     return _inside(scores, lengths, maximise=False)
 
 
@@ -77,7 +72,7 @@ inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
 
 @custom_op("permalign::span_softmax", mutates_args=(), device_types="cpu")
 def span_softmax(logits: Tensor, lengths: Tensor) -> Tensor:
-    """See `permalign.kernels.portable.span_softmax`."""
+    """See `permalign.kernels.portable.separable.span_softmax`."""
     rules = torch.zeros_like(logits, memory_format=torch.contiguous_format)
     arrays = (as_array(logits), *layout_of(logits, lengths))
     for_each_sentence(loops.span_softmax, logits.shape[0], *arrays, rules.numpy())
@@ -95,7 +90,7 @@ def span_softmax_backward(grad: Tensor, rules: Tensor, lengths: Tensor) -> Tenso
 
 @custom_op("permalign::span_one_hot", mutates_args=(), device_types="cpu")
 def span_one_hot(weights: Tensor, lengths: Tensor) -> Tensor:
-    """See `permalign.kernels.portable.span_one_hot` (not differentiable)."""
+    """See `permalign.kernels.portable.separable.span_one_hot` (not differentiable)."""
     one_hot = torch.zeros_like(weights, memory_format=torch.contiguous_format)
     arrays = (as_array(weights), *layout_of(weights, lengths))
     for_each_sentence(loops.span_one_hot, weights.shape[0], *arrays, one_hot.numpy())
@@ -104,7 +99,7 @@ def span_one_hot(weights: Tensor, lengths: Tensor) -> Tensor:
 
 @custom_op("permalign::rule_marginals", mutates_args=(), device_types="cpu")
 def rule_marginals(rules: Tensor, lengths: Tensor) -> Tensor:
-    """See `permalign.kernels.portable.rule_marginals`."""
+    """See `permalign.kernels.portable.separable.rule_marginals`."""
     marginals = torch.zeros_like(rules, memory_format=torch.contiguous_format)
     arrays = (as_array(rules), *layout_of(rules, lengths))
     for_each_sentence(loops.rule_marginals, rules.shape[0], *arrays, marginals.numpy())
@@ -148,35 +143,37 @@ span_softmax.register_autograd(_span_softmax_autograd, setup_context=_span_softm
 rule_marginals.register_autograd(_rule_marginals_autograd, setup_context=_rule_marginals_setup)
 
 
-# --- Charts with positions ------------------------------------------------------------------------------------
+# --- Charts with output positions -----------------------------------------------------------------------------
 
 
 @custom_op("permalign::expected_matrix", mutates_args=(), device_types="cpu")
 def expected_matrix(rules: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """See `permalign.kernels.portable.expected_matrix`; returns the chart mu as well, for the backward pass."""
-    batch, words = rules.shape[0], length_of(rules)
-    matrix = rules.new_zeros(batch, words, words)
-    chart = rules.new_zeros(batch, positioned_offset(words, words + 1))
-    arrays = (as_array(rules), *layout_of(rules, lengths), positioned_offsets(words))
+    """See `permalign.kernels.portable.separable.expected_matrix`; returns mu as well, for the backward pass."""
+    batch, max_length = rules.shape[0], length_of(rules)
+    matrix = rules.new_zeros(batch, max_length, max_length)
+    chart = rules.new_zeros(batch, positioned_offset(max_length, max_length + 1))
+    arrays = (as_array(rules), *layout_of(rules, lengths), positioned_offsets(max_length))
     for_each_sentence(loops.expected_matrix, batch, *arrays, matrix.numpy(), chart.numpy())
     return matrix, chart
 
 
 @expected_matrix.register_fake
 def _(rules: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    batch, words = rules.shape[0], length_of(rules)
-    return rules.new_empty(batch, words, words), rules.new_empty(batch, positioned_offset(words, words + 1))
+    batch, max_length = rules.shape[0], length_of(rules)
+    return rules.new_empty(batch, max_length, max_length), rules.new_empty(
+        batch, positioned_offset(max_length, max_length + 1)
+    )
 
 
 @custom_op("permalign::expected_matrix_backward", mutates_args=(), device_types="cpu")
 def expected_matrix_backward(grad: Tensor, rules: Tensor, chart: Tensor, lengths: Tensor) -> Tensor:
     """The adjoint of the rules."""
-    words = length_of(rules)
+    max_length = length_of(rules)
     grad_rules = torch.zeros_like(rules, memory_format=torch.contiguous_format)
     arrays = (
         *(as_array(x) for x in (grad, rules, chart)),
         *layout_of(rules, lengths),
-        positioned_offsets(words),
+        positioned_offsets(max_length),
     )
     for_each_sentence(loops.expected_matrix_backward, rules.shape[0], *arrays, grad_rules.numpy())
     return grad_rules
@@ -201,15 +198,15 @@ expected_matrix.register_autograd(_expected_matrix_autograd, setup_context=_expe
 
 @custom_op("permalign::tagging_inside", mutates_args=(), device_types="cpu")
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """See `permalign.kernels.portable.tagging_inside`; returns the chart C as well, for the backward pass."""
-    batch, words = scores.shape[0], length_of(scores)
-    require_shape("emissions", emissions, (batch, words, words), scores)
+    """See `permalign.kernels.portable.separable.tagging_inside`; returns C as well, for the backward pass."""
+    batch, max_length = scores.shape[0], length_of(scores)
+    require_shape("emissions", emissions, (batch, max_length, max_length), scores)
     log_sum = scores.new_zeros(batch)
-    chart = scores.new_zeros(batch, positioned_offset(words, words + 1))
+    chart = scores.new_zeros(batch, positioned_offset(max_length, max_length + 1))
     arrays = (
         *(as_array(x) for x in (scores, emissions)),
         *layout_of(scores, lengths),
-        positioned_offsets(words),
+        positioned_offsets(max_length),
     )
     for_each_sentence(loops.tagging_inside, batch, *arrays, log_sum.numpy(), chart.numpy())
     return log_sum, chart
@@ -217,8 +214,8 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[
 
 @tagging_inside.register_fake
 def _(scores: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    batch, words = scores.shape[0], length_of(scores)
-    return scores.new_empty(batch), scores.new_empty(batch, positioned_offset(words, words + 1))
+    batch, max_length = scores.shape[0], length_of(scores)
+    return scores.new_empty(batch), scores.new_empty(batch, positioned_offset(max_length, max_length + 1))
 
 
 @custom_op("permalign::tagging_inside_backward", mutates_args=(), device_types="cpu")
@@ -226,13 +223,13 @@ def tagging_inside_backward(
     grad: Tensor, scores: Tensor, chart: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The adjoints of the scores and of the emissions."""
-    batch, words = scores.shape[0], length_of(scores)
+    batch, max_length = scores.shape[0], length_of(scores)
     grad_scores = torch.zeros_like(scores, memory_format=torch.contiguous_format)
-    grad_emissions = scores.new_zeros(batch, words, words)
+    grad_emissions = scores.new_zeros(batch, max_length, max_length)
     arrays = (
         *(as_array(x) for x in (grad, scores, chart)),
         *layout_of(scores, lengths),
-        positioned_offsets(words),
+        positioned_offsets(max_length),
     )
     for_each_sentence(
         loops.tagging_inside_backward, batch, *arrays, grad_scores.numpy(), grad_emissions.numpy()
@@ -242,8 +239,8 @@ def tagging_inside_backward(
 
 @tagging_inside_backward.register_fake
 def _(grad: Tensor, scores: Tensor, chart: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    words = length_of(scores)
-    return scores.new_empty(scores.shape), scores.new_empty(scores.shape[0], words, words)
+    max_length = length_of(scores)
+    return scores.new_empty(scores.shape), scores.new_empty(scores.shape[0], max_length, max_length)
 
 
 def _tagging_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -258,21 +255,21 @@ def _tagging_autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None,
 tagging_inside.register_autograd(_tagging_autograd, setup_context=_tagging_setup)
 
 
-# --- Walking --------------------------------------------------------------------------------------------------
+# --- Walks from the root down ---------------------------------------------------------------------------------
 
 
 @custom_op("permalign::walk", mutates_args=(), device_types="cpu")
 def walk(
     weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool
 ) -> tuple[Tensor, Tensor]:
-    """See `permalign.kernels.portable.walk` (not differentiable)."""
-    batch, words = weights.shape[0], length_of(weights)
+    """See `permalign.kernels.portable.separable.walk` (not differentiable)."""
+    batch, max_length = weights.shape[0], length_of(weights)
     if uniforms is None:
-        uniforms = weights.new_full((1, batch, words - 1), -1.0)
+        uniforms = weights.new_full((1, batch, max_length - 1), -1.0)
     samples = uniforms.shape[0]
-    require_shape("uniforms", uniforms, (samples, batch, words - 1), weights)
-    nodes = torch.full((samples, batch, words - 1, 4), -1)
-    orders = torch.arange(words).repeat(samples, batch, 1)
+    require_shape("uniforms", uniforms, (samples, batch, max_length - 1), weights)
+    nodes = torch.full((samples, batch, max_length - 1, 4), -1)
+    orders = torch.arange(max_length).repeat(samples, batch, 1)
     arrays = (as_array(weights), *layout_of(weights, lengths), as_array(uniforms), normal_form)
     for_each_sentence(loops.walk, batch, *arrays, nodes.numpy(), orders.numpy())
     return nodes, orders
@@ -280,7 +277,7 @@ def walk(
 
 @walk.register_fake
 def _(weights: Tensor, lengths: Tensor, uniforms: Tensor | None, normal_form: bool) -> tuple[Tensor, Tensor]:
-    batch, words = weights.shape[0], length_of(weights)
+    batch, max_length = weights.shape[0], length_of(weights)
     samples = 1 if uniforms is None else uniforms.shape[0]
-    nodes = weights.new_empty((samples, batch, words - 1, 4), dtype=torch.int64)
-    return nodes, weights.new_empty((samples, batch, words), dtype=torch.int64)
+    nodes = weights.new_empty((samples, batch, max_length - 1, 4), dtype=torch.int64)
+    return nodes, weights.new_empty((samples, batch, max_length), dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""The compiled charts of reordering and alignment as torch operators, ``torch.ops.permalign.synchronous_*``."""
+"""Separable derivations that write outputs: loops of `permalign.kernels.compiled.synchronous` as operators."""
 
 from typing import Any
 
@@ -12,30 +12,34 @@ from permalign.kernels.operators.arrays import as_array, layout_of, require_shap
 from permalign.kernels.threads import for_each_sentence
 
 
-def layout_of_pairs(scores: Tensor, lengths: Tensor, target_lengths: Tensor, most: int) -> tuple[Any, ...]:
-    """Lengths of both sides, checked, and where widths begin; compiled loops do not check bounds."""
+def layout_of_pairs(
+    scores: Tensor, lengths: Tensor, target_lengths: Tensor, max_target_length: int
+) -> tuple[Any, ...]:
+    """The lengths of both sides, checked, and where each width of packed splits and of packed spans begins."""
     source_lengths, splits_at = layout_of(scores, lengths)
-    words = as_array(target_lengths)
-    if words.shape != source_lengths.shape or words.min() < 0 or words.max() > most:
-        raise ValueError(f"target_lengths must be one for each sentence and lie in 0..{most}")
-    return source_lengths, words, splits_at, span_offsets(length_of(scores)).numpy()
+    output_lengths = as_array(target_lengths)
+    fits = output_lengths.shape == source_lengths.shape
+    if not fits or output_lengths.min() < 0 or output_lengths.max() > max_target_length:
+        raise ValueError(f"target_lengths must be one for each sentence and lie in 0..{max_target_length}")
+    return source_lengths, output_lengths, splits_at, span_offsets(length_of(scores)).numpy()
 
 
 def require_segments(scores: Tensor, segments: Tensor) -> None:
-    """A shape and dtype that loops rely on."""
+    """Refuse segments that do not have a shape and dtype that the loops rely on."""
     if segments.dim() != 4 or 0 in segments.shape:
         raise ValueError(
             f"segments has shape {tuple(segments.shape)}, but must be (batch, leaves, m + 1, L + 1)"
         )
     if max_phrase_length_of(length_of(scores), segments.shape[1]) is None:
         raise ValueError(
-            f"segments has {segments.shape[1]} leaves, which no phrases of {length_of(scores)} tokens make"
+            f"segments has {segments.shape[1]} leaves, but the leaves of {length_of(scores)} tokens must be all spans "
+            "of 1, 2, ... tokens"
         )
     require_shape("segments", segments, (scores.shape[0], *segments.shape[1:]), scores)
 
 
 def chart_shape(scores: Tensor, starts: int) -> tuple[int, int, int, int]:
-    """Batch, spans, and output fenceposts twice."""
+    """The shape of a chart: batch, spans, and output fenceposts twice."""
     return scores.shape[0], span_offset(length_of(scores), length_of(scores) + 1), starts, starts
 
 
@@ -43,7 +47,7 @@ def chart_shape(scores: Tensor, starts: int) -> tuple[int, int, int, int]:
 def inside(
     scores: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, maximise: bool
 ) -> tuple[Tensor, Tensor]:
-    """See `permalign.kernels.portable_synchronous.inside`; returns the chart too, for the backward pass and walks."""
+    """See `permalign.kernels.portable.synchronous.inside`; returns the chart as well, for gradients and walks."""
     require_segments(scores, segments)
     log_sum = torch.zeros(scores.shape[0], dtype=torch.float64)
     chart = torch.zeros(chart_shape(scores, segments.shape[2]), dtype=torch.float64)
@@ -119,15 +123,15 @@ def walk(
     target_lengths: Tensor,
     uniforms: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """See `permalign.kernels.synchronous_walks.walk` (not differentiable)."""
-    batch, words = scores.shape[0], length_of(scores)
+    """See `permalign.kernels.portable.synchronous.walk` (not differentiable)."""
+    batch, max_length = scores.shape[0], length_of(scores)
     require_segments(scores, segments)
     if uniforms is None:
-        uniforms = chart.new_full((1, batch, words - 1), -1.0)
+        uniforms = chart.new_full((1, batch, max_length - 1), -1.0)
     samples = uniforms.shape[0]
-    require_shape("uniforms", uniforms, (samples, batch, words - 1), chart)
-    nodes = torch.full((samples, batch, words - 1, 5), -1)
-    orders = torch.arange(words).repeat(samples, batch, 1)
+    require_shape("uniforms", uniforms, (samples, batch, max_length - 1), chart)
+    nodes = torch.full((samples, batch, max_length - 1, 5), -1)
+    orders = torch.arange(max_length).repeat(samples, batch, 1)
     sizes, widths = torch.zeros_like(orders), torch.zeros_like(orders)
     layout = layout_of_pairs(scores, lengths, target_lengths, chart.shape[2] - 1)
     arrays = (*(as_array(tensor) for tensor in (scores, segments, chart)), *layout)
@@ -145,8 +149,8 @@ def _(
     target_lengths: Tensor,
     uniforms: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    batch, words = scores.shape[0], length_of(scores)
+    batch, max_length = scores.shape[0], length_of(scores)
     samples = 1 if uniforms is None else uniforms.shape[0]
-    nodes = scores.new_empty((samples, batch, words - 1, 5), dtype=torch.int64)
-    leaves, orders, sizes, widths = (nodes.new_empty(samples, batch, words) for _ in range(4))
+    nodes = scores.new_empty((samples, batch, max_length - 1, 5), dtype=torch.int64)
+    leaves, orders, sizes, widths = (nodes.new_empty(samples, batch, max_length) for _ in range(4))
     return nodes, leaves, orders, sizes, widths

@@ -1,17 +1,22 @@
-"""The recurrences of labelled trees in plain torch, vectorised by width: any device, any order of differentiation.
+"""Labelled trees in plain torch: inside sums, the tagging likelihood, marginals, expected permutations, walks.
 
 A node of width w and label a is a split point j, an orientation o (0 straight, 1 inverted), a left child of label b
-and a right one of label c; it weighs ``rule(o,a,b,c) + split(i,j,k,o)`` beside its children. What a span needs of its
-children is one matrix of labels for each orientation,
+and a right one of label c; its own log-weight is ``rule(o,a,b,c) + split(i,j,k,o)``, to which those of its children
+are added. What a span needs of its children is one matrix of labels for each orientation,
 
     pair(o,b,c) = sum_j exp( split(i,j,k,o) + beta(i,j,b) + beta(j,k,c) )
 
 a product of matrices over the split points, which is contracted once with the rules: O(n^3 K^2 + n^2 K^3).
 
 Products are made in probability space, each cell scaled by its largest label and each span by its heaviest split
-point, whose logarithms are kept aside. What such a product loses to underflow matters only where rules differ by more
-than half the range of the number format (see `needs_logs`); there ``logs=True`` computes the same with logarithms
-throughout, at the price of K^2 numbers for every split point. Charts are kept as in `permalign.kernels.portable`.
+point; the logarithms of these scales are kept separately. What such a product loses to underflow matters only where
+rules differ by more than half the range of the number format (see `permalign.kernels.numerics.needs_logs`); there
+``logs=True`` computes the same with logarithms throughout, at the price of K^2 numbers for every split point.
+`permalign.kernels.portable` explains how charts are kept.
+
+From the root down, the chart gives every node a distribution over what it is made of (`options`). Mass that flows from
+the root through these gives marginals and expected permutations; drawing from them gives samples; noise on them gives
+relaxed samples.
 """
 
 import torch
@@ -32,15 +37,15 @@ from permalign.kernels.layout import (
 
 
 def _attached_zeros(splits: Tensor, rules: Tensor) -> Tensor:
-    """Zeros ``(batch,)`` that depend on splits and rules in name, so that one word has gradients (of zero) too."""
+    """Zeros ``(batch,)`` attached to splits and rules, so that a sentence of one token has gradients (of zero)."""
     return attached_zeros(splits) + rules[:0].sum()
 
 
 def pairs_of_labels(left: Tensor, right: Tensor, splits: Tensor) -> Tensor:
-    """Log weights of pairs of children's labels, summed over split points, with logarithms throughout.
+    """Log-weights of pairs of children's labels, summed over split points, with logarithms throughout.
 
     Args:
-        left: ``(..., 2, j, K)``, the left children's log weights for each orientation and split point.
+        left: ``(..., 2, j, K)``, the left children's log-weights for each orientation and split point.
         right: ``(..., 2, j, K)``, the right children's.
         splits: ``(..., 2, j)``.
 
@@ -53,7 +58,7 @@ def pairs_of_labels(left: Tensor, right: Tensor, splits: Tensor) -> Tensor:
 def parent(
     left: Tensor, right: Tensor, splits: Tensor, rules: Tensor, logs: bool, maximise: bool = False
 ) -> Tensor:
-    """Log weights ``(..., K)`` of a span's labels from its children's; arguments as in `pairs_of_labels`."""
+    """Log-weights ``(..., K)`` of a span's labels from its children's; arguments as in `pairs_of_labels`."""
     if maximise:
         best = (splits[..., None, None] + left[..., :, None] + right[..., None, :]).amax(-3)
         return (best[..., None, :, :, :] + rules.transpose(0, 1)).flatten(-3).amax(-1)
@@ -74,25 +79,27 @@ def parent(
 def inside(
     rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor, logs: bool, maximise: bool = False
 ) -> Tensor:
-    """Log weights ``(batch, spans, K)`` of all trees over every span by label; or of the best one.
+    """Log-weights ``(batch, spans, K)`` of all trees over every span by label; with ``maximise``, of the best one.
 
         beta(i,i+1,a) = token(i,a)
         beta(i,k,a) = logsumexp_{j,o,b,c} rule(o,a,b,c) + split(i,j,k,o) + beta(i,j,b) + beta(j,k,c)
 
-    Spans are packed by width, then start; those that reach beyond their sentence mean nothing.
+    Spans are packed by width, then start; those that reach into padding hold no meaningful value.
     """
-    batch, words, labels = tokens.shape
+    batch, max_length, labels = tokens.shape
     splits = mask_padding(splits, lengths)
     cell = masked_tokens(tokens, lengths) + _attached_zeros(splits, rules)[:, None, None]
     # left[b, i, w] = beta(i, i + w);   right[b, k, w] = beta(k - w, k)
-    left, right = (tokens.new_zeros(batch, words + 1, words + 1, labels) for _ in range(2))
+    left, right = (tokens.new_zeros(batch, max_length + 1, max_length + 1, labels) for _ in range(2))
     cells = []
-    for width in range(1, words + 1):
-        starts = words - width + 1
+    for width in range(1, max_length + 1):
+        starts = max_length - width + 1
         if width > 1:
             of_left = left[:, :starts, 1:width, :][:, :, None].expand(-1, -1, 2, -1, -1)
             of_right = right[:, width:, 1:width].flip(2)[:, :, None].expand(-1, -1, 2, -1, -1)
-            scores = width_block(splits, words, width).transpose(2, 3)  # (batch, start, orientation, split)
+            scores = width_block(splits, max_length, width).transpose(
+                2, 3
+            )  # (batch, start, orientation, split)
             cell = parent(of_left, of_right, scores, rules, logs, maximise)
         left[:, :starts, width] = cell
         right[:, width:, width] = cell
@@ -117,25 +124,24 @@ def tagging_inside(
 
     and the result is ``logsumexp_a root(a) + C(0,n,0,a)``. ``emissions`` are ``(batch, token, position)``, finite.
     """
-    batch, words, labels = tokens.shape
+    batch, max_length, labels = tokens.shape
     splits = mask_padding(splits, lengths)
-    emissions = torch.where(inside_square(lengths, words), emissions, emissions.new_zeros(()))
+    emissions = torch.where(inside_square(lengths, max_length), emissions, emissions.new_zeros(()))
     own = masked_tokens(tokens, lengths) + _attached_zeros(splits, rules)[:, None, None]
     cell = emissions[..., None] + own[:, :, None]  # (batch, start, position, K)
-    shape = (batch, words + 1, words + 1, words + 1, labels)
+    shape = (batch, max_length + 1, max_length + 1, max_length + 1, labels)
     left_start, left_end, right_start, right_end = (tokens.new_zeros(shape) for _ in range(4))
     roots = []
-    for width in range(1, words + 1):
-        starts = words - width + 1
+    for width in range(1, max_length + 1):
+        starts = max_length - width + 1
         if width > 1:
             # (batch, start, split, position, K), straight and inverted
             of_left = (left_start[:, :starts, 1:width, :starts], left_end[:, :starts, 1:width, width:])
             of_right = (right_end[:, width:, 1:width, width:], right_start[:, width:, 1:width, :starts])
-            left = torch.stack(of_left, dim=2).movedim(
-                4, 2
-            )  # (batch, start, position, orientation, split, K)
+            # (batch, start, position, orientation, split, K)
+            left = torch.stack(of_left, dim=2).movedim(4, 2)
             right = torch.stack(of_right, dim=2).flip(3).movedim(4, 2)
-            scores = width_block(splits, words, width).transpose(2, 3)[:, :, None]
+            scores = width_block(splits, max_length, width).transpose(2, 3)[:, :, None]
             cell = parent(left, right, scores, rules, logs)
         left_start[:, :starts, width, :starts] = cell
         left_end[:, :starts, width, width:] = cell
@@ -145,59 +151,60 @@ def tagging_inside(
     return at_length(torch.stack(roots, dim=1), lengths)
 
 
-# --- choices
+# --- Choices from the root down -------------------------------------------------------------------------------
 
 
 def options(chart: Tensor, rules: Tensor, splits: Tensor, lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """What a span can be made of, in two choices, for the widths 2..n.
+    """What the spans of each width 2..n can be made of, as two choices, one after the other.
 
-    Returns for every width the log weights ``(batch, start, a, 2, b, c)`` of an orientation and children's labels given
+    Returns for every width the log-weights ``(batch, start, a, 2, b, c)`` of an orientation and children's labels given
     the span's label, and ``(batch, start, split, 2, b, c)`` of split points given those; both unnormalised. The second
     does not depend on the span's label, so that two choices cost K times less than one.
     """
-    words, splits = length_of_spans(chart), mask_padding(splits, lengths)
-    found = []
-    left, right = by_ends(chart, words)
-    for width in range(2, words + 1):
-        starts = words - width + 1
+    max_length, splits = length_of_spans(chart), mask_padding(splits, lengths)
+    choices = []
+    left, right = by_ends(chart, max_length)
+    for width in range(2, max_length + 1):
+        starts = max_length - width + 1
         of_left = left[:, :starts, 1:width, None, :, None]
         of_right = right[:, width:, 1:width].flip(2)[:, :, :, None, None]
-        scores = width_block(splits, words, width)[..., None, None]
+        scores = width_block(splits, max_length, width)[..., None, None]
         points = scores + of_left + of_right  # (batch, start, split, orientation, b, c)
         pairs = points.logsumexp(2)[:, :, None] + rules.transpose(0, 1)
-        found.append((pairs, points))
-    return found
+        choices.append((pairs, points))
+    return choices
 
 
-def normalised(found: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+def normalised(choices: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
     """The probabilities of `options`."""
-    return [(pairs.flatten(3).softmax(-1).view_as(pairs), points.softmax(2)) for pairs, points in found]
+    return [(pairs.flatten(3).softmax(-1).view_as(pairs), points.softmax(2)) for pairs, points in choices]
 
 
 def marginals(
-    top: Tensor, found: list[tuple[Tensor, Tensor]], lengths: Tensor
+    top: Tensor, choices: list[tuple[Tensor, Tensor]], lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """How probable it is that a derivation has each part; O(n^3 K^2 + n^2 K^3).
+    """Posterior probabilities of spans, splits and rules; O(n^3 K^2 + n^2 K^3).
 
     Args:
-        top: ``(batch, K)``, probabilities of the root's label.
-        found: `normalised` options.
+        top: ``(batch, K)``, the probabilities of the root's label.
+        choices: the `normalised` options.
+        lengths: ``(batch,)``, the sentences' lengths.
 
     Returns:
-        spans: ``(batch, spans, K)``, that a span is a constituent with a label; zero beyond a sentence.
-        splits: ``(batch, T, 2)``, that it has a split with an orientation.
-        rules: ``(batch, 2, K, K, K)``, how many nodes use each rule.
+        spans: ``(batch, spans, K)``, the probability that a span is a constituent with a label; zero at padding.
+        splits: ``(batch, T, 2)``, the probability that a derivation has a split with an orientation.
+        rules: ``(batch, 2, K, K, K)``, the expected number of nodes that use each rule.
     """
-    words, batch, labels = len(found) + 1, *top.shape
-    from_left, from_right = (top.new_zeros(batch, words + 1, words + 1, labels) for _ in range(2))
+    max_length, batch, labels = len(choices) + 1, *top.shape
+    from_left, from_right = (top.new_zeros(batch, max_length + 1, max_length + 1, labels) for _ in range(2))
     spans, splits, counts = [], [], top.new_zeros(batch, 2, labels, labels, labels)
-    for width in range(words, 0, -1):
-        starts = words - width + 1
+    for width in range(max_length, 0, -1):
+        starts = max_length - width + 1
         mass = from_left[:, :starts, width] + from_right[:, width:, width]
         mass = mass + is_root(lengths, width, starts, top.dtype)[..., None] * top[:, None]
         spans.append(mass)
         if width > 1:
-            pairs, points = found[width - 2]
+            pairs, points = choices[width - 2]
             uses = mass[..., None, None, None] * pairs  # (batch, start, a, orientation, b, c)
             counts = counts + uses.sum(1).transpose(1, 2)
             used = uses.sum(2)[:, :, None] * points  # (batch, start, split, orientation, b, c)
@@ -209,25 +216,25 @@ def marginals(
     return torch.cat(spans[::-1], dim=1), torch.cat([empty, *packed], dim=1), counts
 
 
-def expected_matrix(top: Tensor, found: list[tuple[Tensor, Tensor]], lengths: Tensor) -> Tensor:
+def expected_matrix(top: Tensor, choices: list[tuple[Tensor, Tensor]], lengths: Tensor) -> Tensor:
     """The expected permutation matrix ``(batch, position, token)``; O(n^4 K^2 + n^3 K^3). Padding is the identity.
 
     ``mu(i,k,p,a)``, the probability that (i,k) is a constituent with label a whose output starts at p, flows from the
-    root down through `normalised` options, as in `permalign.kernels.portable.expected_matrix`.
+    root down through `normalised` options, as in `permalign.kernels.portable.separable.expected_matrix`.
     """
-    words, batch, labels = len(found) + 1, *top.shape
-    shape = (batch, words + 1, words + 1, words + 1, labels)
+    max_length, batch, labels = len(choices) + 1, *top.shape
+    shape = (batch, max_length + 1, max_length + 1, max_length + 1, labels)
     left_start, left_end, right_start, right_end = (top.new_zeros(shape) for _ in range(4))
-    for width in range(words, 0, -1):
-        starts = words - width + 1
+    for width in range(max_length, 0, -1):
+        starts = max_length - width + 1
         mass = left_start[:, :starts, width, :starts] + left_end[:, :starts, width, width:]
         mass = mass + right_start[:, width:, width, :starts] + right_end[:, width:, width, width:]
         here = is_root(lengths, width, starts, top.dtype)
         mass = mass + (here[:, :, None] * here[:, None])[..., None] * top[:, None, None]
         if width == 1:
             matrix = mass.sum(-1).transpose(1, 2)  # from (batch, token, position)
-            return torch.where(inside_square(lengths, words), matrix, torch.eye(words).to(matrix))
-        pairs, points = found[width - 2]
+            return torch.where(inside_square(lengths, max_length), matrix, torch.eye(max_length).to(matrix))
+        pairs, points = choices[width - 2]
         used = torch.einsum("bspa,bsaoxy->bspoxy", mass, pairs)
         to_left = torch.einsum("bspoxy,bsjoxy->obsjpx", used, points)
         to_right = torch.einsum("bspoxy,bsjoxy->obsjpy", used, points).flip(3)
@@ -235,7 +242,7 @@ def expected_matrix(top: Tensor, found: list[tuple[Tensor, Tensor]], lengths: Te
         right_end[:, width:, 1:width, width:] += to_right[0]
         left_end[:, :starts, 1:width, width:] += to_left[1]
         right_start[:, width:, 1:width, :starts] += to_right[1]
-    raise AssertionError("a sentence has at least one word")
+    raise AssertionError("a sentence has at least one token")
 
 
 def walk(
@@ -244,33 +251,34 @@ def walk(
     """Walk top-down from the root, choosing a label there and then one option (j, o, b, c) at every node met.
 
     With ``uniforms`` ``(samples, batch, n)`` in [0, 1), the first for the root's label, an option is drawn by
-    inverting its distribution function, else the heaviest is taken (and there is one sample). O(n K^2) for each node.
+    inverting its distribution function; without them the heaviest option is taken, and there is one sample. O(n K^2)
+    for each node.
 
     Returns:
         nodes: ``(samples, batch, n - 1, 5)``, the internal nodes (i, j, k, orientation, label) in pre-order, -1 beyond.
         leaves: ``(samples, batch, n)``, the labels of tokens, -1 at padding.
-        orders: ``(samples, batch, n)``, the token at every position; padding keeps its place.
+        orders: ``(samples, batch, n)``, the token at every position; padding stays where it is.
     """
-    words, labels, device = length_of_spans(chart), root.shape[0], chart.device
+    max_length, labels, device = length_of_spans(chart), root.shape[0], chart.device
     samples = 1 if uniforms is None else uniforms.shape[0]
     count, batch = samples * chart.shape[0], chart.shape[0]
     row, walker = torch.arange(batch, device=device).repeat(samples), torch.arange(count, device=device)
-    draws = [None] * words if uniforms is None else uniforms.reshape(count, words, 1).unbind(1)
-    left, right = by_ends(chart.detach(), words)
+    draws = [None] * max_length if uniforms is None else uniforms.reshape(count, max_length, 1).unbind(1)
+    left, right = by_ends(chart.detach(), max_length)
     scores = mask_padding(splits.detach(), lengths)
-    orders = torch.arange(words, device=device).repeat(count, 1)
-    nodes = torch.full((count, words - 1, 5), -1, device=device)
-    leaves = torch.full((count, words), -1, device=device)
+    orders = torch.arange(max_length, device=device).repeat(count, 1)
+    nodes = torch.full((count, max_length - 1, 5), -1, device=device)
+    leaves = torch.full((count, max_length), -1, device=device)
     # a stack of open spans per walker: start, end, position, label
-    stack = torch.zeros((count, words + 1, 4), dtype=torch.int64, device=device)
+    stack = torch.zeros((count, max_length + 1, 4), dtype=torch.int64, device=device)
     stack[:, 0, 1] = lengths.repeat(samples)
-    stack[:, 0, 3] = chosen(root_scores(chart, root, lengths).detach()[row], draws[0])
+    stack[:, 0, 3] = choose(root_scores(chart, root, lengths).detach()[row], draws[0])
     depth = (lengths.repeat(samples) > 1).long()
     single = depth == 0
     leaves[single, 0] = stack[single, 0, 3]
-    inner = torch.arange(1, words, device=device)
+    inner = torch.arange(1, max_length, device=device)
     by_parent = rules.detach().transpose(0, 1)  # (a, orientation, b, c)
-    for step in range(words - 1):
+    for step in range(max_length - 1):
         active = depth > 0
         start, end, position, label = stack[walker, (depth - 1).clamp(min=0)].unbind(-1)
         width = torch.where(active, end - start, 2)
@@ -278,12 +286,12 @@ def walk(
         allowed = inner < width[:, None]
         of_left = left[row[:, None], start[:, None], inner]  # (walker, split, K)
         of_right = right[row[:, None], end[:, None], (width[:, None] - inner).clamp(min=0)]
-        of_split = scores[row[:, None], _split_places(words, start, width, inner, scores.shape[1])]
+        of_split = scores[row[:, None], _split_indices(max_length, start, width, inner, scores.shape[1])]
         weights = of_split[..., None, None] + of_left[:, :, None, :, None] + of_right[:, :, None, None]
         weights = (weights + by_parent[label][:, None]).masked_fill(
             ~allowed[..., None, None, None], -torch.inf
         )
-        option = chosen(weights.flatten(1), draws[step + 1])
+        option = choose(weights.flatten(1), draws[step + 1])
         option, right_label = option // labels, option % labels
         option, left_label = option // labels, option % labels
         middle, rule = start + option // 2 + 1, option % 2
@@ -304,21 +312,21 @@ def walk(
             stack[walker[open_span], depth[open_span]] = torch.stack(child, dim=-1)[open_span]
             depth = depth + open_span.long()
     return (
-        nodes.view(samples, batch, words - 1, 5),
-        leaves.view(samples, batch, words),
-        orders.view(samples, batch, words),
+        nodes.view(samples, batch, max_length - 1, 5),
+        leaves.view(samples, batch, max_length),
+        orders.view(samples, batch, max_length),
     )
 
 
-def _split_places(words: int, start: Tensor, width: Tensor, inner: Tensor, count: int) -> Tensor:
-    """Where the splits of spans stand in the packed layout; anywhere for those beyond a span's width."""
+def _split_indices(max_length: int, start: Tensor, width: Tensor, inner: Tensor, count: int) -> Tensor:
+    """The indices of spans' splits in the packed layout; arbitrary (but valid) ones beyond a span's width."""
     narrower = width - 2
-    offset = words * narrower * (width - 1) // 2 - narrower * (width - 1) * (2 * width - 3) // 6
+    offset = max_length * narrower * (width - 1) // 2 - narrower * (width - 1) * (2 * width - 3) // 6
     return (offset + start * (width - 1))[:, None].add(inner - 1).clamp(max=count - 1)
 
 
-def chosen(weights: Tensor, uniform: Tensor | None) -> Tensor:
-    """The heaviest option ``(walkers,)`` of log weights ``(walkers, options)``, or one drawn by a uniform number."""
+def choose(weights: Tensor, uniform: Tensor | None) -> Tensor:
+    """The heaviest option ``(walkers,)`` of log-weights ``(walkers, options)``, or one drawn by a uniform number."""
     if uniform is None:
         return weights.argmax(-1)
     cumulative = weights.softmax(-1).cumsum(-1)
@@ -328,12 +336,12 @@ def chosen(weights: Tensor, uniform: Tensor | None) -> Tensor:
 
 
 def gumbel_options(
-    found: list[tuple[Tensor, Tensor]], temperature: float, generator: torch.Generator | None
+    choices: list[tuple[Tensor, Tensor]], temperature: float, generator: torch.Generator | None
 ) -> list[tuple[Tensor, Tensor]]:
-    """`options` with Gumbel noise, divided by a temperature."""
+    """The `options` with Gumbel noise added, divided by a temperature."""
     return [
-        tuple((part + gumbel(part, generator)) / temperature for part in both)  # type: ignore[misc]
-        for both in found
+        tuple((weights + gumbel(weights, generator)) / temperature for weights in both)  # type: ignore[misc]
+        for both in choices
     ]
 
 
@@ -349,10 +357,10 @@ def one_hot(probabilities: Tensor, axis: int) -> Tensor:
     return torch.zeros_like(probabilities).scatter(axis, probabilities.argmax(axis, keepdim=True), 1.0)
 
 
-def hardened(found: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-    """Straight-through: one for the most probable of `normalised` options, with the gradient of the probabilities."""
+def hardened(choices: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+    """Straight-through estimates: one for the most probable of the `normalised` options, with their gradient."""
     hard = []
-    for pairs, points in found:
+    for pairs, points in choices:
         hot = one_hot(pairs.flatten(3), 3).view_as(pairs) + (pairs - pairs.detach())
         hard.append((hot, one_hot(points, 2) + (points - points.detach())))
     return hard

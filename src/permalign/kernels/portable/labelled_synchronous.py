@@ -1,13 +1,13 @@
-"""Labelled charts over source spans and output spans in plain torch, vectorised by width; double precision.
+"""Labelled trees that write outputs, in plain torch: charts over source spans and output spans, and walks.
 
-With ``C(i,k,p,q,a)`` the log-weight of all labelled trees of (i,k) with label a that write the words p..q-1,
+With ``C(i,k,p,q,a)`` the log-weight of all labelled trees of (i,k) with label a that write the output tokens p..q-1,
 
     C(i,i+1,p,q,a) = token(i,a) + segment(i, p, q - p)
     C(i,k,p,q,a) = logsumexp over j, r, b, c of { rule(0,a,b,c) + split(i,j,k,0) + C(i,j,p,r,b) + C(j,k,r,q,c),
                                                   rule(1,a,b,c) + split(i,j,k,1) + C(i,j,r,q,b) + C(j,k,p,r,c) }
 
 children are summed for every pair of their labels and then contracted with the rules, as in
-`permalign.kernels.labelled`: O(n^3 m^3 K^2 + n^2 m^2 K^3).
+`permalign.kernels.portable.labelled`: O(n^3 m^3 K^2 + n^2 m^2 K^3). Charts are in double precision.
 """
 
 from dataclasses import dataclass
@@ -40,35 +40,40 @@ def inside(
     maximise: bool = False,
 ) -> tuple[Tensor, list[Tensor]]:
     """Log-weights ``(batch, K)`` of the outputs by label of the root; and cells by width, ``(batch, i, p, q, K)``."""
-    words, logs = tokens.shape[1], needs_logs(rules, root, torch.float64)
+    max_length, logs = tokens.shape[1], needs_logs(rules, root, torch.float64)
     scores, rules = mask_padding(splits, lengths).double(), rules.double()
-    (leaves,) = leaves_of(segments.double(), words, lengths, target_lengths)
+    (leaves,) = leaves_of(segments.double(), max_length, lengths, target_lengths)
     cells = [leaves[..., None] + masked_tokens(tokens, lengths).double()[:, :, None, None]]
-    for width in range(2, words + 1):
+    for width in range(2, max_length + 1):
         left, right = _children(cells, width)  # (batch, i, p, q, rule, split and r, K)
-        score = width_block(scores, words, width).transpose(2, 3)  # (batch, i, rule, split)
+        score = width_block(scores, max_length, width).transpose(2, 3)  # (batch, i, rule, split)
         score = score.repeat_interleave(segments.shape[2], 3)[:, :, None, None]
         cell = parent(left, right, score, rules, logs, maximise)
         possible = band(segments, lengths, target_lengths, width)[:, None, ..., None]
         cells.append(torch.where(possible, cell, LOG_ZERO))
     row = torch.arange(tokens.shape[0], device=tokens.device)
     tops = torch.stack([cell[:, 0] for cell in cells], 1)[row, lengths - 1, 0, target_lengths]
-    unused = attached_zeros(scores)[:, None] + rules.flatten()[:0].sum()  # zero: one word needs neither
+    # zero, but attached to splits and rules, neither of which a sentence of one token uses
+    unused = attached_zeros(scores)[:, None] + rules.flatten()[:0].sum()
     return root.double() + tops + unused, cells
 
 
 def _children(cells: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
-    """Left and right children of all spans of a width, for each rule, and each split and middle of words."""
+    """Left and right children of all spans of a width, for each rule, split point and output fencepost r."""
     starts, inner = cells[0].shape[1] - width + 1, range(1, width)
-    left = torch.stack([cells[one - 1][:, :starts] for one in inner], 2)  # (batch, i, split, from, to, K)
-    right = torch.stack([cells[width - one - 1][:, one : one + starts] for one in inner], 2)
-    posts = left.shape[3]
+    left = torch.stack(
+        [cells[left_width - 1][:, :starts] for left_width in inner], 2
+    )  # (batch, i, split, from, to, K)
+    right = torch.stack(
+        [cells[width - left_width - 1][:, left_width : left_width + starts] for left_width in inner], 2
+    )
+    fenceposts = left.shape[3]
     # the child that comes first writes from p to r, the other from r to q: (batch, i, p, q, split, r, K)
     first, second = (
-        [child.permute(axes).unsqueeze(place).expand(shape) for child in (left, right)]
-        for axes, place, shape in (
-            ((0, 1, 3, 2, 4, 5), 3, (-1, -1, -1, posts, -1, -1, -1)),
-            ((0, 1, 4, 2, 3, 5), 2, (-1, -1, posts, -1, -1, -1, -1)),
+        [child.permute(axes).unsqueeze(new_axis).expand(shape) for child in (left, right)]
+        for axes, new_axis, shape in (
+            ((0, 1, 3, 2, 4, 5), 3, (-1, -1, -1, fenceposts, -1, -1, -1)),
+            ((0, 1, 4, 2, 3, 5), 2, (-1, -1, fenceposts, -1, -1, -1, -1)),
         )
     )
     lefts = torch.stack([first[0], second[0]], 4).flatten(5, 6)
@@ -78,14 +83,14 @@ def _children(cells: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class LabelledOptions:
-    """Splits, rules, middles of words and the labels of both children; a state is a label."""
+    """Splits, rules, output fenceposts r and the labels of both children; a state is a label."""
 
     scores: Tensor  # (batch, i, k, inner, rule)
     chart: Tensor  # (batch, i, k, p, q, K)
     rules: Tensor  # (2, K, K, K)
 
     def values(self, row: Tensor, start: Tensor, end: Tensor, p: Tensor, q: Tensor, state: Tensor) -> Tensor:
-        """Log-weights ``(walkers, options)`` of all (inner, rule, middle of words, left label, right label)."""
+        """Log-weights ``(walkers, options)`` of all (split point, rule, r, left label, right label)."""
         inner = torch.arange(self.scores.shape[3], device=row.device)
         middle = (start[:, None] + 1 + inner).clamp(max=self.chart.shape[1] - 1)
         row, start, end, p, q = (index[:, None] for index in (row, start, end, p, q))
@@ -100,11 +105,11 @@ class LabelledOptions:
         return values.flatten(1)
 
     def unravel(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Inner split, rule, middle of words, and the children's labels."""
-        labels, posts = self.chart.shape[-1], self.chart.shape[3]
+        """Split point, rule, output fencepost r, and the children's labels."""
+        labels, fenceposts = self.chart.shape[-1], self.chart.shape[3]
         rest, right = chosen // labels, chosen % labels
         rest, left = rest // labels, rest % labels
-        return rest // (2 * posts), rest // posts % 2, rest % posts, left, right
+        return rest // (2 * fenceposts), rest // fenceposts % 2, rest % fenceposts, left, right
 
 
 def walk(
@@ -119,14 +124,15 @@ def walk(
 ) -> Walks:
     """Labelled derivations of the outputs: the best ones, or drawn by ``uniforms`` ``(samples, batch, n)``.
 
-    The first uniform number is for the label of the root. Roots without room for so many words are not walked.
+    The first uniform number chooses the label of the root. Sentences too short to write their output are not walked.
     """
-    rules, root, tokens, splits = (part.detach() for part in (rules, root, tokens, splits))
+    rules, root, tokens, splits = (scores.detach() for scores in (rules, root, tokens, splits))
     pair = segments.detach(), lengths, target_lengths
     tops, cells = inside(rules, root, tokens, splits, *pair, maximise=uniforms is None)
     samples = 1 if uniforms is None else uniforms.shape[0]
-    many = tops.repeat(samples, 1)
-    labels = choose(many, None if uniforms is None else uniforms[..., 0].reshape(-1).double())
+    labels = choose(
+        tops.repeat(samples, 1), None if uniforms is None else uniforms[..., 0].reshape(-1).double()
+    )
     room = target_lengths <= lengths * (segments.shape[3] - 1)
     roots = torch.where(room, labels.view(samples, len(lengths)), -2)
     scores = dense_scores(mask_padding(splits, lengths).double())

@@ -1,4 +1,4 @@
-"""x"""
+"""Scores of splits from projections of fenceposts, in plain torch."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from permalign.kernels.numerics import GOLDEN, HASH_MULTIPLIERS, dropout_scale
 def mix32(value: Tensor) -> Tensor:
     """A bijection of 32-bit integers (held in int64) whose output bits look independent of its input's.
 
-    Two rounds of xor-shift and multiply; `permalign.kernels.compiled.mix32` computes the same numbers.
+    Two rounds of xor-shift and multiply; `permalign.kernels.compiled.scoring.mix32` computes the same numbers.
     """
     value = (value ^ (value >> 16)) * HASH_MULTIPLIERS[0] & 0xFFFFFFFF
     value = (value ^ (value >> 15)) * HASH_MULTIPLIERS[1] & 0xFFFFFFFF
@@ -47,15 +47,21 @@ def split_scores(
         score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias
 
     Args:
-        start: ``(batch, n + 1, hidden)``; likewise ``middle`` and ``end``.
-        weight: ``(2, hidden)``, and ``bias`` ``(2,)``.
-        seed: one int64; the mask of a split depends on it, on the sentence's place in the batch and on the split.
+        start: ``(batch, n + 1, hidden)``, every fencepost's projection for when it is the start of a split's span.
+        middle: ``(batch, n + 1, hidden)``, for when it is the split point.
+        end: ``(batch, n + 1, hidden)``, for when it is the end of the span.
+        weight: ``(2, hidden)``, the output layer, one row for each rule.
+        bias: ``(2,)``, the bias of the output layer.
+        lengths: ``(batch,)``, the sentences' lengths; scores are zero at padding.
+        seed: one int64; the dropout mask of a split depends on it, on the sentence's index in the batch and on the
+            split.
+        dropout: the probability that a hidden unit is dropped.
     """
-    batch, words, hidden = start.shape[0], start.shape[1] - 1, start.shape[2]
+    batch, max_length, hidden = start.shape[0], start.shape[1] - 1, start.shape[2]
     items = torch.arange(batch, device=start.device)
     blocks = []
-    for width in range(2, words + 1):
-        starts = words - width + 1
+    for width in range(2, max_length + 1):
+        starts = max_length - width + 1
         inner = (
             torch.arange(1, width, device=start.device) + torch.arange(starts, device=start.device)[:, None]
         )
@@ -63,10 +69,11 @@ def split_scores(
         units = (outer + middle[:, inner]).relu()  # (batch, start, split, hidden)
         if dropout > 0:
             splits = torch.arange(
-                split_offset(words, width), split_offset(words, width + 1), device=start.device
+                split_offset(max_length, width), split_offset(max_length, width + 1), device=start.device
             )
             kept = kept_units(seed, items, splits, hidden, dropout)
             units = units * kept.view_as(units) * dropout_scale(dropout)[1]
         blocks.append(units @ weight.T + bias)
-    none = (start + middle + end)[:, :0] @ weight.T + bias  # what a one-word sentence has
+    # for a sentence of one token: no scores, but attached to the inputs
+    none = (start + middle + end)[:, :0] @ weight.T + bias
     return mask_padding(pack_blocks(blocks, none), lengths)

@@ -1,11 +1,4 @@
-"""The recurrences in plain torch, vectorised by width: any device, any order of differentiation.
-
-Every chart is kept in two copies, one indexed by a span's left end and its width, one by its right end and its
-width, so that all splits of all spans of one width are slices: with ``m = n - w + 1`` spans of width ``w``, their
-left children are ``left[:, :m, 1:w]`` and their right children ``right[:, w:, 1:w]`` read backwards. Charts that
-know output positions come in two copies each again, by where a constituent starts and by where it ends: in a
-straight rule the left child starts, and the right child ends, where the parent does; in an inverted one the other
-way round. A sentence of ``n`` words takes O(n) torch operations.
+"""Separable permutations in plain torch; `permalign.kernels.portable` explains how charts are kept.
 
 The same functions serve the normal form (one derivation per permutation: no straight node may have a straight left
 child, no inverted node an inverted one): the left child of rule R is then weighed by the *other* rule alone.
@@ -33,18 +26,18 @@ def inside(
     """Log-partition ``(batch,)`` and weights ``gamma`` ``(batch, T, 2)`` of the options of every span; O(n^3).
 
     ``gamma(i,j,k,R) = score(i,j,k,R) + beta(i,j) + beta(j,k)``; ``beta(i,k) = logsumexp_{j,R} gamma``, or the
-    maximum if asked to maximise. Zero at padding.
+    maximum with ``maximise``. Zero at padding.
     """
-    words, batch = length_of(scores), scores.shape[0]
+    max_length, batch = length_of(scores), scores.shape[0]
     scores = mask_padding(scores, lengths)
     # left[b, i, w, R] = beta(i, i + w) as a left child of rule R;   right[b, k, w] = beta(k - w, k)
-    left = scores.new_zeros(batch, words + 1, words + 1, 2)
-    right = scores.new_zeros(batch, words + 1, words + 1)
+    left = scores.new_zeros(batch, max_length + 1, max_length + 1, 2)
+    right = scores.new_zeros(batch, max_length + 1, max_length + 1)
     blocks, roots = [], [attached_zeros(scores)]
-    for width in range(2, words + 1):
-        starts = words - width + 1
+    for width in range(2, max_length + 1):
+        starts = max_length - width + 1
         block = (
-            width_block(scores, words, width)
+            width_block(scores, max_length, width)
             + left[:, :starts, 1:width]
             + right[:, width:, 1:width].flip(2)[..., None]
         )
@@ -59,21 +52,21 @@ def inside(
 
 
 def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
-    """Normalise over the options (j, R) of every span, or over j for each rule alone; zero at padding."""
-    words = length_of(logits)
+    """Normalise over the options (j, R) of every span, or over j for each rule separately; zero at padding."""
+    max_length = length_of(logits)
     blocks = []
-    for width in range(2, words + 1):
-        block = width_block(logits, words, width)
+    for width in range(2, max_length + 1):
+        block = width_block(logits, max_length, width)
         blocks.append(block.softmax(2) if within_rule else block.flatten(2).softmax(-1))
     return mask_padding(pack_blocks(blocks, logits), lengths)
 
 
 def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
-    """One at the heaviest option of every span (of each rule alone, if asked), zero elsewhere and at padding."""
-    words = length_of(weights)
+    """One at the heaviest option of every span (or of each rule separately), zero elsewhere and at padding."""
+    max_length = length_of(weights)
     blocks = []
-    for width in range(2, words + 1):
-        block = width_block(weights, words, width)  # (batch, start, split, rule)
+    for width in range(2, max_length + 1):
+        block = width_block(weights, max_length, width)  # (batch, start, split, rule)
         options = block.transpose(2, 3) if within_rule else block.flatten(2)
         hot = torch.zeros_like(options).scatter(-1, options.argmax(-1, keepdim=True), 1.0)
         blocks.append(hot.transpose(2, 3) if within_rule else hot.view_as(block))
@@ -86,20 +79,20 @@ def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None)
     Mass flows from the root down: ``mass(child) += G(split, rule) * mass(parent)``. With ``within`` (normal form),
     the mass that reaches a span as the left child of rule R is spent on the other rule's options alone.
     """
-    words, batch = length_of(rules), rules.shape[0]
-    from_left = rules.new_zeros(batch, words + 1, words + 1, 2)  # [i, width, parent's rule]
-    from_right = rules.new_zeros(batch, words + 1, words + 1)  # [k, width]
+    max_length, batch = length_of(rules), rules.shape[0]
+    from_left = rules.new_zeros(batch, max_length + 1, max_length + 1, 2)  # [i, width, parent's rule]
+    from_right = rules.new_zeros(batch, max_length + 1, max_length + 1)  # [k, width]
     blocks: list[Tensor] = []
-    for width in range(words, 1, -1):
-        starts = words - width + 1
+    for width in range(max_length, 1, -1):
+        starts = max_length - width + 1
         free = from_right[:, width:, width] + is_root(lengths, width, starts, rules.dtype)
         bound = from_left[:, :starts, width]  # (batch, start, rule of the parent)
-        block = width_block(rules, words, width)
+        block = width_block(rules, max_length, width)
         if within is None:
             used = (free + bound.sum(-1))[..., None, None] * block
         else:
             used = free[..., None, None] * block
-            used = used + bound.flip(-1)[:, :, None] * width_block(within, words, width)
+            used = used + bound.flip(-1)[:, :, None] * width_block(within, max_length, width)
         from_left[:, :starts, 1:width] += used
         from_right[:, width:, 1:width] += used.sum(-1).flip(2)
         blocks.append(used)
@@ -116,13 +109,13 @@ def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None
 
     and ``E[M](p, t) = mu(t, t+1, p)``. Padding is the identity.
     """
-    words, batch = length_of(rules), rules.shape[0]
-    # [left or right end, width, position], where "end" is the position after a constituent's last word
-    shape = (batch, words + 1, words + 1, words + 1)
+    max_length, batch = length_of(rules), rules.shape[0]
+    # [left or right end, width, position], where "end" is the position after a constituent's last token
+    shape = (batch, max_length + 1, max_length + 1, max_length + 1)
     left_start, left_end, right_start, right_end = (rules.new_zeros(shape) for _ in range(4))
-    for width in range(words, 0, -1):
-        starts = words - width + 1
-        # copies, for the charts go on changing; (batch, start, position)
+    for width in range(max_length, 0, -1):
+        starts = max_length - width + 1
+        # copies, because the charts are changed below; (batch, start, position)
         straight_left = left_start[:, :starts, width, :starts].clone()
         inverted_left = left_end[:, :starts, width, width:].clone()
         free = right_start[:, width:, width, :starts] + right_end[:, width:, width, width:]
@@ -131,20 +124,22 @@ def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None
         if width == 1:
             reached = free + straight_left + inverted_left + attached_zeros(rules)[:, None, None]
             matrix = reached.transpose(1, 2)  # from (batch, token, position)
-            return torch.where(inside_square(lengths, words), matrix, torch.eye(words).to(matrix))
-        straight, inverted = width_block(rules, words, width)[..., None].unbind(3)  # (batch, start, split, 1)
+            return torch.where(inside_square(lengths, max_length), matrix, torch.eye(max_length).to(matrix))
+        straight, inverted = width_block(rules, max_length, width)[..., None].unbind(
+            3
+        )  # (batch, start, split, 1)
         if within is None:
             reach = (free + straight_left + inverted_left)[:, :, None]
             straight, inverted = straight * reach, inverted * reach  # (batch, start, split, position)
         else:
-            only_straight, only_inverted = width_block(within, words, width)[..., None].unbind(3)
+            only_straight, only_inverted = width_block(within, max_length, width)[..., None].unbind(3)
             straight = straight * free[:, :, None] + only_straight * inverted_left[:, :, None]
             inverted = inverted * free[:, :, None] + only_inverted * straight_left[:, :, None]
         left_start[:, :starts, 1:width, :starts] += straight
         right_end[:, width:, 1:width, width:] += straight.flip(2)
         left_end[:, :starts, 1:width, width:] += inverted
         right_start[:, width:, 1:width, :starts] += inverted.flip(2)
-    raise AssertionError("a sentence has at least one word")
+    raise AssertionError("a sentence has at least one token")
 
 
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_form: bool = False) -> Tensor:
@@ -155,17 +150,17 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_fo
 
     and the result is ``C(0,n,0)``. ``emissions`` are ``(batch, token, position)``, finite.
     """
-    words, batch = length_of(scores), scores.shape[0]
+    max_length, batch = length_of(scores), scores.shape[0]
     scores = mask_padding(scores, lengths)
-    emissions = torch.where(inside_square(lengths, words), emissions, emissions.new_zeros(()))
-    shape = (batch, words + 1, words + 1, words + 1)
+    emissions = torch.where(inside_square(lengths, max_length), emissions, emissions.new_zeros(()))
+    shape = (batch, max_length + 1, max_length + 1, max_length + 1)
     left_start, left_end, right_start, right_end = (scores.new_zeros(shape) for _ in range(4))
     roots = []
     by_rule, total = torch.stack([emissions, emissions], dim=-1), emissions
-    for width in range(1, words + 1):
-        starts = words - width + 1
+    for width in range(1, max_length + 1):
+        starts = max_length - width + 1
         if width > 1:
-            straight_score, inverted_score = width_block(scores, words, width)[..., None].unbind(3)
+            straight_score, inverted_score = width_block(scores, max_length, width)[..., None].unbind(3)
             straight = straight_score + left_start[:, :starts, 1:width, :starts]
             straight = straight + right_end[:, width:, 1:width, width:].flip(2)
             inverted = inverted_score + right_start[:, width:, 1:width, :starts].flip(2)
@@ -187,28 +182,30 @@ def walk(
     """Walk top-down from the root, choosing one option of ``weights`` (gamma) at every span met.
 
     With ``uniforms`` ``(samples, batch, n - 1)`` in [0, 1) an option is drawn by inverting its distribution
-    function, else the heaviest is taken (and there is one sample).
+    function; without them the heaviest option is taken, and there is one sample.
 
     Returns:
         nodes: ``(samples, batch, n - 1, 4)``, the internal nodes (i, j, k, rule) in pre-order, -1 beyond the last.
-        orders: ``(samples, batch, n)``, the token at every position; padding keeps its place.
+        orders: ``(samples, batch, n)``, the token at every position; padding stays where it is.
     """
-    words, batch = length_of(weights), weights.shape[0]
+    max_length, batch = length_of(weights), weights.shape[0]
     samples = 1 if uniforms is None else uniforms.shape[0]
     device, count = weights.device, samples * batch
     weights = weights.detach()
     row = torch.arange(batch, device=device).repeat(samples)  # which sentence each walker is in
     walker = torch.arange(count, device=device)
-    orders = torch.arange(words, device=device).repeat(count, 1)
-    nodes = torch.full((count, words - 1, 4), -1, device=device)
+    orders = torch.arange(max_length, device=device).repeat(count, 1)
+    nodes = torch.full((count, max_length - 1, 4), -1, device=device)
     # a stack of open spans per walker: start, end, position, and the rule it may not use (-1: none)
-    stack = torch.zeros((count, words + 1, 4), dtype=torch.int64, device=device)
+    stack = torch.zeros((count, max_length + 1, 4), dtype=torch.int64, device=device)
     stack[:, 0, 1] = lengths.repeat(samples)
     stack[:, 0, 3] = -1
     depth = (lengths.repeat(samples) > 1).long()
-    option = torch.arange(2 * (words - 1), device=device)
-    offsets = torch.tensor([0, 0, *(split_offset(words, w) for w in range(2, words + 1))], device=device)
-    for step in range(words - 1):
+    option = torch.arange(2 * (max_length - 1), device=device)
+    offsets = torch.tensor(
+        [0, 0, *(split_offset(max_length, w) for w in range(2, max_length + 1))], device=device
+    )
+    for step in range(max_length - 1):
         start, end, position, forbidden = stack[walker, (depth - 1).clamp(min=0)].unbind(-1)
         width = torch.where(depth > 0, end - start, 2)
         first = 2 * (offsets[width] + start * (width - 1))
@@ -239,4 +236,4 @@ def walk(
             entry = [child_start, child_end, child_position, child_forbidden if normal_form else no_rule]
             stack[walker[open_span], depth[open_span]] = torch.stack(entry, dim=-1)[open_span]
             depth = depth + open_span.long()
-    return nodes.view(samples, batch, words - 1, 4), orders.view(samples, batch, words)
+    return nodes.view(samples, batch, max_length - 1, 4), orders.view(samples, batch, max_length)

@@ -1,9 +1,15 @@
-"""Charts over source spans and output spans in plain torch, vectorised by width: any device, any differentiation.
+"""Separable derivations that write outputs, in plain torch: charts over source spans and output spans, and walks.
 
-The cells of a source span (i,k) are a matrix over output fenceposts (p,q), -1e30 where nothing can be, and a rule is
-a product of two such matrices in logs. It is computed from exponentials, scaled by the largest entry of each row of
-the first and each column of the second; products that come close to underflow are summed again in logs. Double
-precision throughout. In normal form the left child of rule R is weighed by the other rule alone.
+The cells of a source span (i,k) are a matrix over output fenceposts (p,q), LOG_ZERO where nothing is possible, and a
+rule is a product of two such matrices in logarithms. It is computed from exponentials, scaled by the largest entry of
+each row of the first factor and of each column of the second; products that come close to underflow are summed again
+in logarithms. Charts are in double precision. In normal form the left child of rule R is weighed by the other rule
+alone.
+
+Walks go from the root of such a chart down to derivations, for all walkers at once. A walker stands at a source span
+(i,k), an output span (p,q) and a *state*: a label, or the rule that a left child may not use in normal form, or -1. It
+chooses a split, a rule and the output fencepost r between its children (and its children's labels), or that its span
+is a leaf, that is, a token or a phrase.
 """
 
 from dataclasses import dataclass
@@ -20,8 +26,11 @@ from permalign.kernels.numerics import LOG_ZERO
 class Chart:
     """Log-weights of all cells: lists by width (from 1), each ``(batch, start, p, q)``.
 
-    ``leaves`` are those of spans as leaves, for the widths that leaves have. ``as_left`` has two for each width:
-    the weight of a span as the left child of a straight and of an inverted rule, which differ in normal form.
+    Attributes:
+        leaves: the weights of spans as leaves, for the widths that leaves have.
+        totals: the weights of spans, however they are derived.
+        as_left: two for each width: the weights of spans as the left child of a straight and of an inverted rule,
+            which differ in normal form.
     """
 
     leaves: list[Tensor]
@@ -43,25 +52,25 @@ def inside(
         C(i,k,p,q) = logsumexp over j and r of { score_S + C(i,j,p,r) + C(j,k,r,q),
                                                  score_I + C(j,k,p,r) + C(i,j,r,q) }
 
-    where phrases are leaves, C(i,k,p,q) has their ``segments[span, p, q - p]`` beside the sum over their parts. The
-    result is ``C(0,n,0,m)``, -1e30 or less where an output is impossible. ``segments`` are ``(batch, leaf, start,
-    size)``, leaves packed as spans are, finite where a pair has them.
+    Where phrases are leaves, ``segments[span, p, q - p]`` is one more term of C(i,k,p,q). The result is ``C(0,n,0,m)``,
+    LOG_ZERO or less where an output is impossible. ``segments`` are ``(batch, leaf, start, size)``, leaves packed as
+    spans are; they must be finite except at padding.
     """
-    words = length_of(scores)
+    max_length = length_of(scores)
     masked = mask_padding(scores, lengths).double()
-    leaves = leaves_of(segments.double(), words, lengths, target_lengths)
+    leaves = leaves_of(segments.double(), max_length, lengths, target_lengths)
     chart = Chart(leaves, leaves[:1], [(leaves[0], leaves[0])])
     roots = [leaves[0][:, 0]]
-    for width in range(2, words + 1):
+    for width in range(2, max_length + 1):
         straight, inverted = _products(chart, masked, width, maximise)
         possible = band(segments, lengths, target_lengths, width)[:, None]
         straight, inverted = (torch.where(possible, rule, LOG_ZERO) for rule in (straight, inverted))
         if width <= len(leaves):
             leaf = torch.where(possible, leaves[width - 1], LOG_ZERO)
-            total = _together([straight, inverted, leaf], maximise)
-            straight, inverted = (_together([rule, leaf], maximise) for rule in (straight, inverted))
+            total = _sum_or_best([straight, inverted, leaf], maximise)
+            straight, inverted = (_sum_or_best([rule, leaf], maximise) for rule in (straight, inverted))
         else:
-            total = _together([straight, inverted], maximise)
+            total = _sum_or_best([straight, inverted], maximise)
         chart.totals.append(total)
         chart.as_left.append((inverted, straight) if normal_form else (total, total))
         roots.append(total[:, 0])
@@ -70,16 +79,16 @@ def inside(
     return root.to(scores.dtype) + attached_zeros(mask_padding(scores, lengths)), chart
 
 
-def _together(ways: list[Tensor], maximise: bool) -> Tensor:
-    """The weight of either way."""
-    both = torch.stack(ways)
-    return both.amax(0) if maximise else both.logsumexp(0)
+def _sum_or_best(alternatives: list[Tensor], maximise: bool) -> Tensor:
+    """The log of the summed weights of all alternatives, or the largest of them."""
+    stacked = torch.stack(alternatives)
+    return stacked.amax(0) if maximise else stacked.logsumexp(0)
 
 
-def leaves_of(segments: Tensor, words: int, lengths: Tensor, target_lengths: Tensor) -> list[Tensor]:
-    """Segments by start and end, for each width of leaves ``(batch, first token, p, q)``."""
+def leaves_of(segments: Tensor, max_length: int, lengths: Tensor, target_lengths: Tensor) -> list[Tensor]:
+    """Segments by their start and end in the output: for each width of leaves ``(batch, first token, p, q)``."""
     _, leaves, starts, sizes = segments.shape
-    first, width = (place.to(segments.device) for place in leaf_spans(words, leaves))
+    first, width = (indices.to(segments.device) for indices in leaf_spans(max_length, leaves))
     post = torch.arange(starts, device=segments.device)
     size = post - post[:, None]  # (p, q)
     inside_source = first + width <= lengths[:, None]
@@ -90,16 +99,19 @@ def leaves_of(segments: Tensor, words: int, lengths: Tensor, target_lengths: Ten
 
 
 def band(segments: Tensor, lengths: Tensor, target_lengths: Tensor, width: int) -> Tensor:
-    """Which cells of spans of a width can be part of the whole, ``(batch, p, q)``."""
-    post, longest = torch.arange(segments.shape[2], device=segments.device), segments.shape[3] - 1
+    """Which cells of the spans of a width can be part of a whole derivation, ``(batch, p, q)``."""
+    post, max_segment_length = torch.arange(segments.shape[2], device=segments.device), segments.shape[3] - 1
     size = post - post[:, None]
-    fewest = (target_lengths - (lengths - width) * longest)[:, None, None]
+    fewest = (target_lengths - (lengths - width) * max_segment_length)[:, None, None]
     in_target = post <= target_lengths[:, None, None]
-    return (size >= 0) & (size <= width * longest) & (size >= fewest) & in_target
+    return (size >= 0) & (size <= width * max_segment_length) & (size >= fewest) & in_target
 
 
 def _children(chart: Chart, width: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of all spans of a width and all their splits ``(batch, start, split, p, q)``: left (as S, as I) and right."""
+    """The children of all spans of a width: left ones under straight and under inverted rules, and right ones.
+
+    Each is ``(batch, start, split, p, q)``.
+    """
     starts = chart.totals[0].shape[1] - width + 1
     inner = range(1, width)
     left_straight, left_inverted = (
@@ -110,10 +122,10 @@ def _children(chart: Chart, width: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _products(chart: Chart, scores: Tensor, width: int, maximise: bool) -> tuple[Tensor, Tensor]:
-    """The weights ``(batch, start, p, q)`` of all spans of a width by a straight and by an inverted rule."""
-    words = length_of(scores)
+    """The weights ``(batch, start, p, q)`` of all spans of a width, by straight and by inverted rules."""
+    max_length = length_of(scores)
     left_straight, left_inverted, right = _children(chart, width)
-    straight_score, inverted_score = width_block(scores, words, width)[..., None, None].unbind(3)
+    straight_score, inverted_score = width_block(scores, max_length, width)[..., None, None].unbind(3)
     multiply = _best_product if maximise else _log_product
     straight = straight_score + multiply(left_straight, right)
     inverted = inverted_score + multiply(right, left_inverted)
@@ -134,29 +146,30 @@ def _log_product(first: Tensor, second: Tensor) -> Tensor:
     product = (first - row_top).exp() @ (second - column_top).exp()
     lost = product.detach() < torch.finfo(product.dtype).tiny ** 0.6
     answer = torch.where(lost, 1.0, product).log() + row_top + column_top
-    posts = product.shape[-1]
-    forward = torch.ones(posts, posts, dtype=torch.bool, device=product.device).triu()
+    fenceposts = product.shape[-1]
+    forward = torch.ones(fenceposts, fenceposts, dtype=torch.bool, device=product.device).triu()
     answer = torch.where(forward, answer, LOG_ZERO)
-    place = (lost & forward).nonzero(as_tuple=True)
-    if place[0].numel():
-        *outer, p, q = place
+    indices = (lost & forward).nonzero(as_tuple=True)
+    if indices[0].numel():
+        *outer, p, q = indices
         exact = (first[(*outer, p)] + second.transpose(-1, -2)[(*outer, q)]).logsumexp(-1)
-        answer = answer.index_put(place, exact)
+        answer = answer.index_put(indices, exact)
     return answer
 
 
-# --- Walks from the root down
+# --- Walks from the root down ---------------------------------------------------------------------------------
 
 
 class Walks(NamedTuple):
     """Derivations of outputs.
 
     Attributes:
-        nodes: ``(samples, batch, n - 1, 5)``, internal nodes (i, j, k, rule, state) in pre-order; the others are -1.
+        nodes: ``(samples, batch, n - 1, 5)``, internal nodes (i, j, k, rule, state) in pre-order; -1 beyond the last.
         leaves: ``(samples, batch, n)``, the states of tokens.
-        orders: ``(samples, batch, n)``, the token at every position; padding keeps its place.
-        sizes: ``(samples, batch, n)``, how many words the leaf that begins at a position writes; 0 where none begins.
-        widths: ``(samples, batch, n)``, how many tokens it has; 0 where none begins.
+        orders: ``(samples, batch, n)``, the token at every position; padding stays where it is.
+        sizes: ``(samples, batch, n)``, how many output tokens the leaf that begins at a position writes; 0 where none
+            begins.
+        widths: ``(samples, batch, n)``, how many source tokens that leaf covers; 0 where none begins.
     """
 
     nodes: Tensor
@@ -166,22 +179,22 @@ class Walks(NamedTuple):
     widths: Tensor
 
     @classmethod
-    def nowhere(cls, walkers: int, words: int, device: torch.device) -> "Walks":
-        """Walkers ``(walkers, ...)`` that have met nothing yet."""
-        orders = torch.arange(words, device=device).repeat(walkers, 1)
-        nodes = torch.full((walkers, words - 1, 5), -1, device=device)
+    def empty(cls, walkers: int, max_length: int, device: torch.device) -> "Walks":
+        """Walks that have met no node and no leaf yet, with one axis of walkers in place of samples and batch."""
+        orders = torch.arange(max_length, device=device).repeat(walkers, 1)
+        nodes = torch.full((walkers, max_length - 1, 5), -1, device=device)
         return cls(
             nodes, torch.full_like(orders, -1), orders, torch.zeros_like(orders), torch.zeros_like(orders)
         )
 
-    def settle(self, at: Tensor, spans: Tensor) -> None:
-        """Walkers have come to leaves: spans (start, end, position, first word, end of words, state)."""
+    def record_leaves(self, at: Tensor, spans: Tensor) -> None:
+        """Record that walkers ``at`` have come to leaves: spans (start, end, output position, p, q, state)."""
         start, end, position, p, q, state = spans.unbind(-1)
         self.leaves[at, start] = state
         self.sizes[at, position], self.widths[at, position] = q - p, end - start
         for token in range(int((end - start).max()) if len(at) else 0):
-            there = start + token < end
-            self.orders[at[there], (position + token)[there]] = (start + token)[there]
+            inside_leaf = start + token < end
+            self.orders[at[inside_leaf], (position + token)[inside_leaf]] = (start + token)[inside_leaf]
 
 
 class Options(Protocol):
@@ -192,28 +205,34 @@ class Options(Protocol):
         ...
 
     def unravel(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Inner split, rule, middle of words, and the states of the left and the right child."""
+        """Split point, rule, output fencepost r, and the states of the left and the right child."""
         ...
 
 
 def walk_options(
-    options: Options, roots: Tensor, lengths: Tensor, target_lengths: Tensor, words: int, draws: Tensor | None
+    options: Options,
+    roots: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+    max_length: int,
+    draws: Tensor | None,
 ) -> Walks:
     """Walk from the root down, taking the heaviest option of every span met, or one drawn by a uniform number.
 
     Args:
-        options: what there is to choose from.
+        options: what a walker can choose from.
         roots: ``(samples, batch)``, the states of the roots; -2 where there is nothing to walk.
-        lengths: ``(batch,)``, of the sources; ``target_lengths`` of the outputs.
-        words: n, the room for source tokens.
-        draws: ``(samples, batch, n - 1)`` in [0, 1), or None for the best.
+        lengths: ``(batch,)``, the lengths of the sources.
+        target_lengths: ``(batch,)``, the lengths of the outputs.
+        max_length: n, the length that sources are padded to.
+        draws: ``(samples, batch, n - 1)`` in [0, 1), or None to take the heaviest options.
     """
     samples, batch = roots.shape
     count, device = samples * batch, roots.device
     row = torch.arange(batch, device=device).repeat(samples)
-    found = Walks.nowhere(count, words, device)
-    # a stack of open spans per walker: start, end, position, first word, end of words, state
-    stack = torch.zeros((count, words + 2, 6), dtype=torch.int64, device=device)
+    walks = Walks.empty(count, max_length, device)
+    # a stack of open spans per walker: start, end, output position, p, q, state
+    stack = torch.zeros((count, max_length + 2, 6), dtype=torch.int64, device=device)
     stack[:, 0, 1], stack[:, 0, 4] = lengths.repeat(samples), target_lengths.repeat(samples)
     stack[:, 0, 5] = roots.flatten()
     depth = (roots.flatten() > -2).long()
@@ -223,7 +242,7 @@ def walk_options(
         depth[at] -= 1
         spans = stack[at, depth[at]]
         single = spans[:, 1] - spans[:, 0] == 1
-        found.settle(at[single], spans[single])
+        walks.record_leaves(at[single], spans[single])
         at, spans = at[~single], spans[~single]
         if not at.numel():
             continue
@@ -232,20 +251,20 @@ def walk_options(
         chosen = options.unravel(choose(options.values(row[at], start, end, p, q, state), draw))
         step[at] += 1
         leaf = chosen[1] == LEAF
-        found.settle(at[leaf], spans[leaf])
+        walks.record_leaves(at[leaf], spans[leaf])
         at, spans = at[~leaf], spans[~leaf]
         start, end, position, p, q, state = spans.unbind(-1)
-        inner, rule, r, left_state, right_state = (one[~leaf] for one in chosen)
+        inner, rule, r, left_state, right_state = (choice[~leaf] for choice in chosen)
         middle, straight = start + 1 + inner, rule == 0
-        found.nodes[at, step[at] - 1] = torch.stack([start, middle, end, rule, state], -1)
-        left_words = torch.where(straight, p, r), torch.where(straight, r, q)
-        right_words = torch.where(straight, r, p), torch.where(straight, q, r)
+        walks.nodes[at, step[at] - 1] = torch.stack([start, middle, end, rule, state], -1)
+        left_output = torch.where(straight, p, r), torch.where(straight, r, q)
+        right_output = torch.where(straight, r, p), torch.where(straight, q, r)
         left_position = torch.where(straight, position, position + end - middle)
         right_position = torch.where(straight, position + middle - start, position)
-        stack[at, depth[at]] = torch.stack([middle, end, right_position, *right_words, right_state], -1)
-        stack[at, depth[at] + 1] = torch.stack([start, middle, left_position, *left_words, left_state], -1)
+        stack[at, depth[at]] = torch.stack([middle, end, right_position, *right_output, right_state], -1)
+        stack[at, depth[at] + 1] = torch.stack([start, middle, left_position, *left_output, left_state], -1)
         depth[at] += 2
-    return Walks(*(part.unflatten(0, (samples, batch)) for part in found))
+    return Walks(*(field.unflatten(0, (samples, batch)) for field in walks))
 
 
 def choose(values: Tensor, uniform: Tensor | None) -> Tensor:
@@ -260,28 +279,28 @@ def choose(values: Tensor, uniform: Tensor | None) -> Tensor:
 
 
 def dense(cells: list[Tensor], elsewhere: float = LOG_ZERO) -> Tensor:
-    """Cells by width and start as ``(batch, i, k, ...)``, and what stands where there are none."""
-    batch, words, *rest = cells[0].shape
-    table = cells[0].new_full((batch, words + 1, words + 1, *rest), elsewhere)
+    """Cells by width and start as ``(batch, i, k, ...)``, filled with ``elsewhere`` where there is no span."""
+    batch, max_length, *rest = cells[0].shape
+    table = cells[0].new_full((batch, max_length + 1, max_length + 1, *rest), elsewhere)
     for width, block in enumerate(cells, start=1):
-        start = torch.arange(words - width + 1, device=table.device)
+        start = torch.arange(max_length - width + 1, device=table.device)
         table[:, start, start + width] = block.detach()
     return table
 
 
 def dense_scores(scores: Tensor) -> Tensor:
     """Split scores as ``(batch, i, k, inner, rule)``."""
-    words, batch = length_of(scores), scores.shape[0]
-    table = scores.new_full((batch, words + 1, words + 1, max(words - 1, 1), 2), LOG_ZERO)
-    for width in range(2, words + 1):
-        start = torch.arange(words - width + 1, device=scores.device)
-        table[:, start, start + width, : width - 1] = width_block(scores, words, width).detach()
+    max_length, batch = length_of(scores), scores.shape[0]
+    table = scores.new_full((batch, max_length + 1, max_length + 1, max(max_length - 1, 1), 2), LOG_ZERO)
+    for width in range(2, max_length + 1):
+        start = torch.arange(max_length - width + 1, device=scores.device)
+        table[:, start, start + width, : width - 1] = width_block(scores, max_length, width).detach()
     return table
 
 
 @dataclass(frozen=True)
 class PlainOptions:
-    """To be a leaf, and splits, rules and middles of words; in normal form a state is the rule that is barred."""
+    """A span as a leaf, or its splits, rules and output fenceposts r; in normal form a state is the forbidden rule."""
 
     scores: Tensor  # (batch, i, k, inner, rule)
     leaves: Tensor  # (batch, i, k, p, q)
@@ -291,13 +310,13 @@ class PlainOptions:
 
     @staticmethod
     def of(chart: Chart, scores: Tensor, normal_form: bool) -> "PlainOptions":
-        """Of a chart and the scores it was made of."""
+        """Options from a chart and from the scores it was computed from."""
         as_left = tuple(dense([both[rule] for both in chart.as_left]) for rule in (0, 1))
         of_spans = dense_scores(scores), dense(chart.leaves, -torch.inf), dense(chart.totals)
         return PlainOptions(*of_spans, (as_left[0], as_left[1]), normal_form)
 
     def values(self, row: Tensor, start: Tensor, end: Tensor, p: Tensor, q: Tensor, state: Tensor) -> Tensor:
-        """Log-weights ``(walkers, options)`` of the span as a leaf, and of all (inner, rule, middle of words)."""
+        """Log-weights ``(walkers, options)`` of the span as a leaf, and of all (split point, rule, r)."""
         leaf = self.leaves[row, start, end, p, q]
         inner = torch.arange(self.scores.shape[3], device=row.device)
         middle = (start[:, None] + 1 + inner).clamp(max=self.totals.shape[1] - 1)  # (walkers, inner)
@@ -308,19 +327,19 @@ class PlainOptions:
         straight = score[..., :1] + self.as_left[0][row, start, middle, p] + right_second
         inverted = score[..., 1:] + right_first + self.as_left[1].transpose(3, 4)[row, start, middle, q]
         values = torch.stack([straight, inverted], 2)  # (walkers, inner, rule, r)
-        barred = torch.arange(2, device=row.device) == state[:, None]
-        values = values.masked_fill(barred[:, None, :, None], LOG_ZERO).flatten(1)
+        forbidden = torch.arange(2, device=row.device) == state[:, None]
+        values = values.masked_fill(forbidden[:, None, :, None], LOG_ZERO).flatten(1)
         return torch.cat([leaf[:, None], values], 1)
 
     def unravel(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Inner split, rule, middle of words, and the rules that the children may not use."""
-        posts = self.totals.shape[-1]
+        """Split point, rule, output fencepost r, and the rules that the children may not use."""
+        fenceposts = self.totals.shape[-1]
         is_leaf, chosen = chosen == 0, chosen - 1
-        rule, free = torch.where(is_leaf, LEAF, chosen // posts % 2), torch.full_like(chosen, -1)
+        rule, free = torch.where(is_leaf, LEAF, chosen // fenceposts % 2), torch.full_like(chosen, -1)
         return (
-            chosen // (2 * posts),
+            chosen // (2 * fenceposts),
             rule,
-            chosen % posts,
+            chosen % fenceposts,
             rule if self.normal_form else free,
             free,
         )
