@@ -166,7 +166,7 @@ def test_grammars_are_kept_to_and_bare_models_are_taken(predict, tmp_path):
     assert predict(bare, text=b"a b\n")[0] == 0
     code, out, errors = predict(bare, "--constrained", text=b"a b\n")
     assert (code, out) == (1, "")
-    assert "--constrained needs a run with its config.yaml" in errors
+    assert "--constrained needs a run with a config.yaml" in errors
 
 
 @pytest.mark.parametrize(
@@ -213,4 +213,4 @@ def test_a_line_too_long_for_the_memory_is_named_after_those_before_it(predict, 
     monkeypatch.setattr(Transducer, "predict", short_of_memory)
     code, out, errors = predict(run, text=b"a b\nc d\na b c d e f\n")
     assert (code, out.splitlines()) == (1, [one.text for one in model.predict(["a b", "c d"])])
-    assert "standard input, line 3: with 6 tokens it is too long for the memory there is" in errors
+    assert "standard input, line 3: the line has 6 tokens, too many for the available memory" in errors

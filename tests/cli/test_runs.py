@@ -69,7 +69,7 @@ def test_the_table_is_what_evaluate_finds(runs):
     assert second.split()[0] == "iid/dev"
     assert by_length[0].startswith("iid/test by length")
     assert read_predictions(run / "predictions" / "iid" / "test.jsonl") == report.predictions
-    assert "answering iid/test of own" in done.stderr
+    assert "evaluating on iid/test of own" in done.stderr
 
 
 def test_json_is_one_object_a_split_and_the_default_is_test(runs, tmp_path):
@@ -183,7 +183,7 @@ def test_a_beam_that_is_not_said_is_that_of_training(runs):
         (("compare", "RUN", "RUN,nowhere"), 1, "there is no run 'nowhere' (of "),
         (("compare", "RUN", "RUN/model"), 1, "is neither a run nor a folder of runs"),
         (("compare", "RUN", "RUN", "--split", "len/test"), 2, "unknown split of own 'len/test'"),
-        (("compare", ",", "RUN"), 2, "',' names no run"),
+        (("compare", ",", "RUN"), 2, "',' does not name a run"),
         (("compare", "RUN"), 2, "Missing argument"),
     ],
 )
@@ -192,7 +192,7 @@ def test_what_can_be_mended_is_told_without_a_stack_trace(runs, arguments, code,
     done = permalign(*filled)
     assert (done.exit_code, done.stdout) == (code, "")
     assert words in " ".join(done.stderr.split())
-    assert "answering" not in done.stderr  # it is told before any work is done
+    assert "evaluating" not in done.stderr  # it is told before any work is done
 
 
 def test_a_run_without_a_model_yet(runs):

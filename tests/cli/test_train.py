@@ -124,7 +124,10 @@ def test_a_terminal_shows_step_loss_dev_and_time():
 
 @pytest.mark.parametrize(
     ("states", "told"),
-    [(["step-0000050"], "the last saved step is 50"), ([], "Nothing was saved; it will begin anew")],
+    [
+        (["step-0000050"], "the last saved step is 50"),
+        ([], "Nothing was saved yet; the run will start from the beginning"),
+    ],
 )
 def test_only_what_was_saved_is_said_to_be(permalign, config, tmp_path, monkeypatch, states, told):
     def killed(options, run, overwrite):

@@ -1,4 +1,4 @@
-"""The command line. It only parses and prints; what it does is elsewhere."""
+"""The command line: it parses arguments and prints results; the work is done elsewhere."""
 
 import sys
 from io import TextIOWrapper
@@ -14,5 +14,5 @@ def main() -> None:
         sys.exit('The command line needs typer: pip install "permalign[cli]"')
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # data is UTF-8, whatever the console was set to
+            stream.reconfigure(encoding="utf-8")  # data is UTF-8, whatever the console's encoding
     app(prog_name="permalign")

@@ -1,4 +1,4 @@
-"""``permalign compare``: whether one system is better than another."""
+"""``permalign compare``: two systems on the same examples, with significance tests."""
 
 import json
 from pathlib import Path
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from permalign.training.trained_run import TrainedRun
 
 HELP = with_examples(
-    "Compare two systems on the same examples. A system is a run, several runs with commas between them, or a folder "
-    "of runs: its seeds, of which mean and standard deviation are shown.\n\n"
-    "P is the probability of such a difference if the two were equally good: for right and wrong answers by a paired "
-    "permutation test (of means over seeds), for BLEU and chrF by sacrebleu's paired tests (seed by seed, in order). "
-    "Answers kept in RUN/predictions are used where the same model gave them in the same way; others are given anew.",
+    "Compare two systems on the same examples. A system is a run, several runs separated by commas, or a folder of "
+    "runs: its seeds, whose mean and standard deviation are shown.\n\n"
+    "P is the p-value of the difference: by a paired permutation test on means over seeds for exact match and "
+    "execution accuracy, by sacrebleu's paired tests, seed by seed, for BLEU and chrF. Predictions stored in "
+    "RUN/predictions are reused if the same model made them with the same settings; otherwise the run is evaluated.",
     "compare runs/ssnt runs/soft --split len/test",
     "compare runs/ssnt-0,runs/ssnt-1,runs/ssnt-2 runs/soft-0,runs/soft-1,runs/soft-2",
     "compare runs/ssnt runs/soft --json | jq '.comparisons[] | {metric, p_values}'",
 )
-SYSTEM = "A run, runs with commas between them, or a folder of runs."
+SYSTEM = "A run, several runs separated by commas, or a folder of runs."
 
 
 @report_errors()
@@ -37,13 +37,15 @@ def compare(
     constrained: Constrained = False,
     checkpoint: Checkpoint = None,
     bootstrap: Annotated[
-        bool, typer.Option("--bootstrap", help="BLEU, chrF: paired bootstrap, not randomisation.")
+        bool, typer.Option("--bootstrap", help="Use a paired bootstrap for BLEU and chrF, not randomisation.")
     ] = False,
-    resamples: Annotated[int, typer.Option(min=1, help="How often the tests draw.")] = 10_000,
-    again: Annotated[bool, typer.Option("--again", help="Answer anew, whatever is kept.")] = False,
+    resamples: Annotated[int, typer.Option(min=1, help="Number of resamples of the tests.")] = 10_000,
+    again: Annotated[
+        bool, typer.Option("--again", help="Evaluate again, even if predictions are stored.")
+    ] = False,
     batch_size: BatchSize = 64,
     device: Device = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a split.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per split.")] = False,
 ) -> None:
     """Print both systems' metrics with p-values."""
     from permalign.evaluation import significance
@@ -61,10 +63,10 @@ def compare(
             run.require_split(name)
     decoding = DecodingSettings(beam, constrained, batch_size)
     for name in splits:
-        answers = [[run.predictions(name, decoding, again=again) for run in system] for system in systems]
+        predictions = [[run.predictions(name, decoding, again=again) for run in system] for system in systems]
         try:
             comparisons = significance.compare(
-                *answers,
+                *predictions,
                 translation=all(is_translation(run.task) for run in runs),
                 test="bootstrap" if bootstrap else "randomisation",
                 resamples=resamples,
@@ -72,30 +74,30 @@ def compare(
         except ValueError as error:
             raise PermalignError(f"{name}: {error}") from None
         if as_json:
-            typer.echo(json.dumps(_record(name, systems, len(answers[0][0]), comparisons)))
+            typer.echo(json.dumps(_record(name, systems, len(predictions[0][0]), comparisons)))
         else:
-            _print(name, systems, len(answers[0][0]), comparisons)
+            _print(name, systems, len(predictions[0][0]), comparisons)
 
 
 def _folders(system: str) -> list[Path]:
-    """The runs that a system is."""
+    """The folders of a system's runs."""
     if (Path(system) / "config.yaml").is_file():
         return [Path(system)]
     if Path(system).is_dir():
         inside = sorted(config.parent for config in Path(system).glob("*/config.yaml"))
         if not inside:
-            raise PermalignError(f"{system} is neither a run nor a folder of runs: there is no config.yaml.")
+            raise PermalignError(f"{system} is neither a run nor a folder of runs: it has no config.yaml.")
         return inside
     parts = [part for part in system.split(",") if part]
     if not parts:
-        raise typer.BadParameter(f"{system!r} names no run.")
+        raise typer.BadParameter(f"{system!r} does not name a run.")
     return [folder for part in parts for folder in _one_or_more(part, system)]
 
 
 def _one_or_more(part: str, system: str) -> list[Path]:
     if not Path(part).is_dir():
         of = "" if part == system else f" (of {system!r})"
-        raise PermalignError(f"there is no run {part!r}{of}; `permalign train` writes them.")
+        raise PermalignError(f"there is no run {part!r}{of}; train one with `permalign train`.")
     return _folders(part)
 
 
@@ -110,14 +112,14 @@ def _record(
         "second": names[1],
         "comparisons": [
             {
-                "metric": one.metric,
-                "first": _spread_record(one.first),
-                "second": _spread_record(one.second),
-                "difference": one.difference,
-                "p_values": one.p_values,
-                "test": one.test or None,
+                "metric": comparison.metric,
+                "first": _spread_record(comparison.first),
+                "second": _spread_record(comparison.second),
+                "difference": comparison.difference,
+                "p_values": comparison.p_values,
+                "test": comparison.test or None,
             }
-            for one in comparisons
+            for comparison in comparisons
         ],
     }
 
@@ -135,13 +137,13 @@ def _print(
     rows = [("METRIC", "A", "B", "B - A", "P")]
     rows += [
         (
-            one.metric,
-            _spread(one.first),
-            _spread(one.second),
-            f"{one.difference:+.2f}",
-            " ".join(f"{p:.4f}" for p in one.p_values) or "-",
+            comparison.metric,
+            _spread(comparison.first),
+            _spread(comparison.second),
+            f"{comparison.difference:+.2f}",
+            " ".join(f"{p:.4f}" for p in comparison.p_values) or "-",
         )
-        for one in comparisons
+        for comparison in comparisons
     ]
     print_columns(rows, numbers_from=1)
     tests = {

@@ -1,4 +1,4 @@
-"""``permalign data``: list the tasks, look at them, write them out, download what they need."""
+"""``permalign data``: list, inspect, export and download datasets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,14 +22,14 @@ from permalign.tasks.registry import TASKS, task_options
 from permalign.tasks.split_statistics import SideStatistics, task_statistics
 
 app = typer.Typer(
-    help="Look at tasks, write them out, download what they need.",
+    help="List, inspect, export and download datasets.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Folder with one folder for each dataset [default: $PERMALIGN_DATA, else the cache]."),
+    typer.Option(help="Folder with one subfolder per dataset [default: $PERMALIGN_DATA, else the cache]."),
 ]
 
 
@@ -37,13 +37,13 @@ def _help(sentence: str, *examples: str) -> str:
     return with_examples(sentence, *(f"data {example}" for example in examples))
 
 
-@app.command("list", help=_help("List the tasks, and what can be downloaded for them.", "list"))
+@app.command("list", help=_help("List the tasks and the datasets that can be downloaded.", "list"))
 @report_errors()
 def list_tasks(data_dir: DataDir = None) -> None:
     """Print the tasks with their options, and the downloads with their licences."""
     print_columns(
         [
-            ("TASK", "METRIC", "WHAT IT IS"),
+            ("TASK", "METRIC", "DESCRIPTION"),
             *((name, task.metric, task.description) for name, task in TASKS.items()),
         ]
     )
@@ -71,9 +71,11 @@ def list_tasks(data_dir: DataDir = None) -> None:
 @takes_task
 def show(
     task: Task,
-    split: Annotated[str, typer.Argument(metavar="SPLIT", help="Such as iid/train or len/test.")],
-    number: Annotated[int, typer.Option("-n", "--number", help="How many examples.", min=0)] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    split: Annotated[
+        str, typer.Argument(metavar="SPLIT", help="Name of a split, such as iid/train or len/test.")
+    ],
+    number: Annotated[int, typer.Option("-n", "--number", help="Number of examples.", min=0)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print the first examples of a split."""
     if split not in task.splits:
@@ -95,8 +97,8 @@ def show(
 @takes_task
 def make(
     task: Task,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to.")],
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write every split of a task as JSON lines."""
     paths = write_task(task, out, overwrite=force)
@@ -107,8 +109,8 @@ def make(
 
 @app.command(
     help=_help(
-        "Count a task's examples, lengths and words. UNSEEN is the share of running words that the train "
-        "part of the same condition does not have.",
+        "Print statistics of a task: number of examples, lengths and vocabulary sizes. UNSEEN is the share of tokens "
+        "that do not occur in the training split of the same condition.",
         "stats en-ja",
         "stats aligned --source-file a.de --target-file a.en",
     )
@@ -116,12 +118,12 @@ def make(
 @report_errors()
 @takes_task
 def stats(task: Task) -> None:
-    """Print the size, lengths and vocabularies of every split."""
+    """Print the size, lengths and vocabulary sizes of every split."""
     statistics = task_statistics(task)
     _print_notes(task)
     rows = [
         ("", "", *("source",) * 4, *("target",) * 4),
-        ("SPLIT", "EXAMPLES", *("MEAN", "MAX", "WORDS", "UNSEEN") * 2),
+        ("SPLIT", "EXAMPLES", *("MEAN", "MAX", "TYPES", "UNSEEN") * 2),
     ]
     rows += [
         (split.split, f"{split.examples}", *_cells(split.source), *_cells(split.target))
@@ -132,8 +134,8 @@ def stats(task: Task) -> None:
 
 @app.command(
     help=_help(
-        "Download a dataset, check it, and lay it where every command looks for it. A download that was cut "
-        "short goes on where it stopped.",
+        "Download a dataset, verify its checksums, and store it where every command looks for it. An interrupted "
+        "download resumes where it stopped.",
         "fetch en-ja",
         "fetch geoquery geobase --data-dir data",
     )
@@ -141,11 +143,11 @@ def stats(task: Task) -> None:
 @report_errors()
 def fetch(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Downloads from `permalign data list`.")
+        list[str], typer.Argument(metavar="NAME...", help="Names of downloads, see `permalign data list`.")
     ],
     data_dir: DataDir = None,
 ) -> None:
-    """Download datasets, and print where their files are."""
+    """Download datasets, and print the paths of their files."""
     for download in [find_download(name) for name in names]:
         typer.echo(f"Licence of {download.name}: {download.licence}.", err=True)
         with _progress_bar(download) as progress:
@@ -156,7 +158,7 @@ def fetch(
 
 @contextmanager
 def _progress_bar(download: Download) -> Iterator[Progress]:
-    """A bar on standard error for each file; none where that is not a terminal."""
+    """Show a progress bar per file on standard error, if it is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -177,8 +179,9 @@ def _flags(task_name: str) -> str:
 
 
 def _presence(download: Download, root: Path) -> str:
-    there = sum((root / download.folder / file.name).is_file() for file in download.files)
-    return {0: "missing", len(download.files): "there"}.get(there, f"{there} of {len(download.files)} files")
+    present = sum((root / download.folder / file.name).is_file() for file in download.files)
+    total = len(download.files)
+    return {0: "missing", total: "present"}.get(present, f"{present} of {total} files")
 
 
 def _block(example: Example) -> str:

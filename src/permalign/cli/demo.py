@@ -1,4 +1,4 @@
-"""``permalign demo``: a model learns arithmetic from nothing while you watch."""
+"""``permalign demo``: train a small model on arithmetic and show how it parses an expression."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from permalign.cli.error_messages import report_errors
 
-HELP = """Train a small model on arithmetic, in a minute or two, and see how it reads an expression it never saw.
+HELP = """Train a small model on arithmetic, in a minute or two, and see how it parses an unseen expression.
 
 \b
 Examples:
@@ -18,7 +18,9 @@ Examples:
 
 @report_errors()
 def demo(
-    run: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the model in this folder.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder to keep the model in [default: none].")
+    ] = None,
 ) -> None:
     """Train, evaluate and explain."""
     from permalign.demo import show

@@ -1,4 +1,4 @@
-"""How the command line ends: in plain words and with an exit code that means something."""
+"""Errors as messages without stack traces, and meaningful exit codes."""
 
 import os
 import sys
@@ -15,14 +15,14 @@ BROKEN_PIPE = 141
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Turn what a user can mend into a message without a stack trace; used to decorate each command.
+    """Print errors that a user can fix as messages without a stack trace; every command is decorated with it.
 
-    A wrong choice is an error of the command line (exit code 2), anything else a user can mend is 1. A reader
-    that has seen enough (``| head``) and Ctrl-C end the program silently, with the codes a shell gives them.
+    Wrong usage exits with code 2, any other error that a user can fix with 1. Ctrl-C, and a reader that closes the
+    pipe (``| head``), exit with the codes that shells use.
     """
     try:
         if sys.stdout is None:
-            raise PermalignError("standard output is closed; there is nowhere to write to.")
+            raise PermalignError("standard output is closed, so results cannot be written.")
         yield
         sys.stdout.flush()
     except UsageError as error:
@@ -34,14 +34,14 @@ def report_errors() -> Iterator[None]:
         typer.echo("permalign: interrupted", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        _write_the_rest_nowhere()
+        _discard_pending_output()
         raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
-        _write_the_rest_nowhere()
+        _discard_pending_output()
         typer.echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}", err=True)
         raise typer.Exit(1) from None
 
 
-def _write_the_rest_nowhere() -> None:
-    """Python flushes once more when it ends, and must find something that takes the rest."""
+def _discard_pending_output() -> None:
+    """Redirect standard output, because Python flushes it once more at exit, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

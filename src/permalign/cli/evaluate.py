@@ -1,4 +1,4 @@
-"""``permalign evaluate``: a run's metrics on the splits of its task."""
+"""``permalign evaluate``: the metrics of a run on splits of its task."""
 
 import json
 from dataclasses import asdict
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from permalign.training.trained_run import TrainedRun
 
 HELP = with_examples(
-    "Answer the splits of a run's task, judge the answers, and keep them in RUN/predictions.\n\n"
-    "Metrics are in percent. Token accuracy counts places where output and target, laid side by side, have the same "
-    "token; what is missing or too much is wrong. BLEU and chrF are sacrebleu's on the tokens as they are "
-    "(--tokenize none), and equal its own command on the .ref and .hyp files.",
+    "Evaluate a run on splits of its task, and write the predictions to RUN/predictions.\n\n"
+    "Metrics are in percent. Token accuracy is the share of positions at which output and target have the same token; "
+    "missing and superfluous tokens count as wrong. BLEU and chrF are computed by sacrebleu on the tokens as they are "
+    "(--tokenize none); its own command gives the same scores for the .ref and .hyp files.",
     "evaluate runs/soft",
     "evaluate runs/soft --split iid/test --split len/test --beam 5",
     "evaluate runs/soft --split len/test --by depth --plot depth.pdf",
@@ -30,26 +30,29 @@ HELP = with_examples(
 
 Beam = Annotated[
     int | None,
-    typer.Option(min=1, help="Prefixes to keep; 1 is greedy [default: the run's training.beam]."),
+    typer.Option(min=1, help="Beam size; 1 is greedy search [default: the run's training.beam]."),
 ]
-Constrained = Annotated[bool, typer.Option("--constrained", help="Write only what the task's grammar reads.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Sentences to work on at once.")]
+Constrained = Annotated[bool, typer.Option("--constrained", help="Allow only outputs of the task's grammar.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per batch.")]
 Device = Annotated[
-    str | None, typer.Option(help="Such as cpu or cuda:1 [default: the first GPU, else the CPU].")
+    str | None, typer.Option(help="Device, such as cpu or cuda:1 [default: the first GPU, else the CPU].")
 ]
 Checkpoint = Annotated[
-    str | None, typer.Option(metavar="NAME", help="One of RUN/checkpoints, such as last [default: the best].")
+    str | None,
+    typer.Option(metavar="NAME", help="A checkpoint in RUN/checkpoints, such as last [default: the best]."),
 ]
 Splits = Annotated[
     list[str] | None,
     typer.Option(
-        "--split", metavar="SPLIT", help="Repeat for several [default: test of the run's condition]."
+        "--split",
+        metavar="SPLIT",
+        help="Split to evaluate on; may be repeated [default: test of the run's condition].",
     ),
 ]
 
 
 class Size(StrEnum):
-    """What accuracy can be broken down by."""
+    """The sizes that accuracy can be broken down by."""
 
     LENGTH = "length"
     DEPTH = "depth"
@@ -57,26 +60,30 @@ class Size(StrEnum):
 
 @report_errors()
 def evaluate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="What `permalign train` wrote.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that `permalign train` wrote.")],
     split: Splits = None,
     beam: Beam = None,
     constrained: Constrained = False,
     checkpoint: Checkpoint = None,
-    by: Annotated[Size | None, typer.Option(help="Also by source length, or by depth of the output.")] = None,
+    by: Annotated[Size | None, typer.Option(help="Also print metrics by source length or by depth.")] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw that (.png, .pdf, .svg) [by length if --by is not said]."),
+        typer.Option(
+            metavar="FILE", help="Plot the metric by size (.png, .pdf or .svg); implies --by length."
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to keep answers [default: RUN/predictions].")
+        Path | None, typer.Option(metavar="DIR", help="Folder for predictions [default: RUN/predictions].")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="task.OPTION=VALUE", help="Change an option of the task."),
+        typer.Option(
+            "--set", metavar="task.OPTION=VALUE", help="Change an option of the task; may be repeated."
+        ),
     ] = None,
     batch_size: BatchSize = 64,
     device: Device = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a split.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per split.")] = False,
 ) -> None:
     """Print the metrics of each split."""
     from permalign.evaluation import main_metric
@@ -101,7 +108,7 @@ def evaluate(
     reports: dict[str, Report] = {}
     groups: dict[str, tuple[Group, ...]] = {}
     for name in splits:
-        typer.echo(f"answering {name} of {opened.task.name}", err=True)
+        typer.echo(f"evaluating on {name} of {opened.task.name}", err=True)
         reports[name] = opened.evaluate(name, decoding)
         if by is not None:
             groups[name] = _breakdown(opened, reports[name], by)
@@ -112,15 +119,15 @@ def evaluate(
             typer.echo(json.dumps(record, ensure_ascii=False))
     if not as_json:
         _print_reports(reports)
-        for name, some in groups.items():
-            _print_groups(f"{name} by {by}", some)
+        for name, split_groups in groups.items():
+            _print_groups(f"{name} by {by}", split_groups)
     if plot is not None:
         plot_breakdown(plot, groups, main_metric(opened.task), by or "")
         typer.echo(f"wrote {plot}", err=True)
 
 
 def _require_sizes(run: "TrainedRun", split: str, by: Size) -> None:
-    """Say before the work is done that examples have no such size."""
+    """Raise an error, before the evaluation, if the examples do not have such a size."""
     from permalign.errors import UsageError
     from permalign.evaluation.breakdown import size_measure
 
@@ -146,7 +153,7 @@ def _log(report: "Report", files: list[Path]) -> None:
         typer.echo(f"note: {note}", err=True)
     typer.echo(f"wrote {files[0]}", err=True)
     if report.signatures:
-        typer.echo(f"the same by sacrebleu itself: {sacrebleu_command(*files[-2:])}", err=True)
+        typer.echo(f"sacrebleu command for the same scores: {sacrebleu_command(*files[-2:])}", err=True)
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""``permalign predict``: sentences in, outputs out, line by line."""
+"""``permalign predict``: predict outputs for sentences, line by line."""
 
 import json
 import sys
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from permalign.tasks.text_files import Line
 
 HELP = with_examples(
-    "Read sentences from standard input, one a line, tokens separated by spaces; write an output for each, in their "
-    "order. Lines are answered as they come, in batches of those that have arrived. An empty line has an empty "
-    "output.\n\n"
-    "With --n-best there are several lines for each sentence: its number, a score (log-probability) and an output, "
-    "separated by tabs. With --json there is an object for each sentence.",
+    "Read sentences from standard input, one per line, with tokens separated by spaces, and print one output per "
+    "line, in the same order. Lines are processed as they arrive. The output of an empty line is empty.\n\n"
+    "With --n-best, each sentence has several lines of tab-separated sentence number, score (log-probability) and "
+    "output. With --json, each sentence has one JSON object.",
     "predict runs/soft < questions.txt > programs.txt",
     "echo '( 1 + 2 ) * 3' | permalign predict runs/soft --explain",
     "predict runs/geo --constrained --beam 5 --n-best 5 --json < questions.txt | jq .output",
@@ -39,43 +38,44 @@ def predict(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="A run, the folder of a model, or a name on the Hugging Face hub."
+            metavar="RUN", help="Folder of a run or of a model, or a name on the Hugging Face hub."
         ),
     ],
     beam: Beam = None,
-    n_best: Annotated[int, typer.Option(min=1, help="How many outputs for each sentence.")] = 1,
+    n_best: Annotated[int, typer.Option(min=1, help="Number of outputs per sentence.")] = 1,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show reasons: tree, reordered sentence, segments.")
+        bool,
+        typer.Option("--explain", help="Show the derivation tree, the reordered sentence and the segments."),
     ] = False,
     constrained: Constrained = False,
     checkpoint: Checkpoint = None,
     batch_size: BatchSize = 64,
     device: Device = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a sentence.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per sentence.")] = False,
 ) -> None:
-    """Answer standard input."""
+    """Predict an output for each line of standard input."""
     if beam is not None and n_best > beam:
         raise typer.BadParameter(f"--n-best {n_best} needs a --beam of at least {n_best}, not {beam}.")
     require_input()
     model, own_beam, grammar = _open(run, checkpoint, constrained, device)
     width = max(own_beam, n_best) if beam is None else beam
 
-    def answer(lines: "Sequence[Line]") -> "list[Prediction | None]":
+    def predict_lines(lines: "Sequence[Line]") -> "list[Prediction | None]":
         sentences = [line.text.split() for line in lines]
-        filled = [place for place, words in enumerate(sentences) if words and model.source.encode(words)]
-        answered = model.predict(
-            [sentences[place] for place in filled],
+        nonempty = [index for index, words in enumerate(sentences) if words and model.source.encode(words)]
+        predicted = model.predict(
+            [sentences[index] for index in nonempty],
             beam=width,
             n_best=n_best,
             explain=explain,
             constraint=grammar,
             batch_size=batch_size,
         )
-        predictions = dict(zip(filled, answered, strict=True))
-        return [predictions.get(place) for place in range(len(lines))]
+        predictions = dict(zip(nonempty, predicted, strict=True))
+        return [predictions.get(index) for index in range(len(lines))]
 
     for lines in batches_of_lines(batch_size):
-        for line, prediction in _within_memory(lines, answer):
+        for line, prediction in _within_memory(lines, predict_lines):
             if as_json:
                 record = _record(line.number, line.text.split(), prediction)
                 typer.echo(json.dumps(record, ensure_ascii=False))
@@ -86,34 +86,34 @@ def predict(
 
 
 def _within_memory(
-    lines: "Sequence[Line]", answer: "Callable[[Sequence[Line]], list[Prediction | None]]"
+    lines: "Sequence[Line]", predict_lines: "Callable[[Sequence[Line]], list[Prediction | None]]"
 ) -> "Iterator[tuple[Line, Prediction | None]]":
-    """Lines with their answers; where memory is too small for all at once, one by one.
+    """Yield lines with their predictions; if the batch does not fit into memory, line by line.
 
     Raises:
-        DataError: it is too small for one of them.
+        DataError: a single line does not fit into memory.
     """
     try:
-        answered = answer(lines)
+        predictions = predict_lines(lines)
     except (MemoryError, RuntimeError) as error:
         if not _is_about_memory(error):
             raise
         if len(lines) > 1:
             for line in lines:
-                yield from _within_memory([line], answer)
+                yield from _within_memory([line], predict_lines)
             return
         (line,) = lines
         raise DataError(
-            f"with {len(line.text.split()):,} tokens it is too long for the memory there is. Shorten the line, or "
-            "lower --beam.",
+            f"the line has {len(line.text.split()):,} tokens, too many for the available memory. Shorten it, or lower "
+            "--beam.",
             STANDARD_INPUT,
             line.number,
         ) from None
-    yield from zip(lines, answered, strict=True)
+    yield from zip(lines, predictions, strict=True)
 
 
 def _is_about_memory(error: Exception) -> bool:
-    """Torch has a kind of error for the memory of a GPU, but not for that of the machine."""
+    """Whether an error means that memory ran out; torch has a class of error for GPUs only."""
     words = ("alloc", "out of memory", "not enough memory", "size calculation overflowed")
     return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
 
@@ -121,7 +121,7 @@ def _is_about_memory(error: Exception) -> bool:
 def _open(
     run: str, checkpoint: str | None, constrained: bool, device: str | None
 ) -> tuple["Transducer", int, "Grammar | None"]:
-    """The model, the beam it is used with if none is asked for, and the grammar to keep to."""
+    """The model, its default beam size, and the grammar to constrain the output with."""
     from permalign.training.trained_run import TrainedRun, load_pretrained
 
     if (Path(run) / "config.yaml").is_file():
@@ -131,17 +131,17 @@ def _open(
         return opened.model, opened.options.training.beam, opened.task.grammar if constrained else None
     if checkpoint or constrained:
         option = "--checkpoint" if checkpoint else "--constrained"
-        raise PermalignError(f"{option} needs a run with its config.yaml, which {run} is not.")
+        raise PermalignError(f"{option} needs a run with a config.yaml, but {run} has none.")
     return load_pretrained(run, device), 1, None
 
 
 def _text(number: int, prediction: "Prediction | None", n_best: int, explain: bool) -> Iterator[str]:
-    """The lines for one sentence."""
-    found = [] if prediction is None else [prediction, *prediction.alternatives]
+    """The output lines of one sentence."""
+    outputs = [] if prediction is None else [prediction, *prediction.alternatives]
     if n_best > 1:
-        yield from [f"{number}\t{one.score:.4f}\t{one.text}" for one in found] or [f"{number}\t\t"]
+        yield from [f"{number}\t{output.score:.4f}\t{output.text}" for output in outputs] or [f"{number}\t\t"]
     else:
-        yield found[0].text if found else ""
+        yield outputs[0].text if outputs else ""
     if explain:
         if prediction is not None and prediction.explanation is not None:
             yield prediction.explanation.draw()
@@ -149,15 +149,15 @@ def _text(number: int, prediction: "Prediction | None", n_best: int, explain: bo
 
 
 def _record(number: int, words: Sequence[str], prediction: "Prediction | None") -> dict[str, object]:
-    """One sentence and its outputs; of an empty one, there are none."""
+    """The JSON object of one sentence; ``prediction`` is None for an empty sentence."""
     record: dict[str, object] = {"line": number, "source": " ".join(words)}
     if prediction is None:
         return {**record, "output": "", "score": None}
     record |= _output(prediction)
     if prediction.alternatives:
-        record["alternatives"] = [_output(one) for one in prediction.alternatives]
+        record["alternatives"] = [_output(alternative) for alternative in prediction.alternatives]
     if prediction.explanation is not None:
-        record["explanation"] = _reasons(prediction.explanation)
+        record["explanation"] = _explanation(prediction.explanation)
     return record
 
 
@@ -165,8 +165,8 @@ def _output(prediction: "Prediction") -> dict[str, object]:
     return {"output": prediction.text, "score": prediction.score if isfinite(prediction.score) else None}
 
 
-def _reasons(explanation: "Explanation") -> dict[str, object]:
-    """An explanation as JSON has it; what the model cannot tell is null."""
+def _explanation(explanation: "Explanation") -> dict[str, object]:
+    """An explanation as a JSON object; parts that the model does not have are null."""
     derivation, segments = explanation.derivation, explanation.segments
     return {
         "source": explanation.source,
@@ -181,7 +181,7 @@ def _reasons(explanation: "Explanation") -> dict[str, object]:
 
 
 def nested(tree: "Tree") -> object:
-    """A leaf as the number of its token, or a list of several; a node as [rule, left, right]."""
+    """A tree as nested lists: a node is [rule, left, right], a leaf the index of its token, or a list of indices."""
     nested: dict[tuple[int, int], object] = {}
     for node in reversed(list(tree.nodes())):
         children = [nested[child.start, child.end] for child in node.children]

@@ -1,4 +1,4 @@
-"""Standard input as lines, as they arrive."""
+"""Read lines from standard input as they arrive."""
 
 import os
 import sys
@@ -12,19 +12,19 @@ READ_BYTES = 1 << 16
 
 
 def require_input() -> None:
-    """An error where there is nothing to read from; to ask before a model is loaded."""
+    """Raise an error if standard input is closed; call it before a model is loaded."""
     if sys.stdin is None:
-        raise PermalignError("standard input is closed; there is nothing to read.")
+        raise PermalignError("standard input is closed, so there is nothing to read.")
 
 
 def batches_of_lines(size: int) -> Iterator[list[Line]]:
-    """The lines of standard input, at most ``size`` at once.
+    """Yield the lines of standard input in batches of at most ``size``.
 
-    A read takes what is there, and waits only if nothing is. So lines that come slowly are passed on one by one,
-    and while a batch is worked on, the next one gathers.
+    A read takes what is available, and blocks only if nothing is. So lines that arrive slowly are processed one by
+    one, and while a batch is processed, the next one accumulates.
 
     Raises:
-        DataError: a line is not UTF-8 or too long; those before it have been passed on.
+        DataError: a line is not UTF-8 or too long; the lines before it have been yielded.
     """
     number = 0
     for raw_lines in _arriving_lines():
@@ -45,13 +45,13 @@ def batches_of_lines(size: int) -> Iterator[list[Line]]:
 
 
 def _arriving_lines() -> Iterator[list[bytes]]:
-    """Whole lines without their ends, as many as each read completes; what follows the last end is a line too."""
+    """Yield the complete lines of each read, without line ends; text after the last line end is a line too."""
     descriptor = sys.stdin.fileno()
-    begun = b""
+    incomplete = b""
     while read := os.read(descriptor, READ_BYTES):
-        *lines, begun = (begun + read).split(b"\n")
-        if len(begun) > MAXIMUM_LINE_BYTES:  # it need not be read to its end to be refused
-            lines, begun = [*lines, begun], b""
+        *lines, incomplete = (incomplete + read).split(b"\n")
+        if len(incomplete) > MAXIMUM_LINE_BYTES:  # refused without waiting for its end
+            lines, incomplete = [*lines, incomplete], b""
         yield lines
-    if begun:
-        yield [begun]
+    if incomplete:
+        yield [incomplete]

@@ -1,4 +1,4 @@
-"""The options of all tasks, said once and shared by every command that takes a task."""
+"""The command-line options of all tasks, shared by every command that takes a task."""
 
 import inspect
 from collections.abc import Callable
@@ -13,26 +13,31 @@ TASK_OPTIONS: dict[str, Any] = {
     "data_dir": Annotated[
         Path | None,
         typer.Option(
-            help="Folder with one folder for each dataset [default: $PERMALIGN_DATA, else the cache]."
+            help="Folder with one subfolder per dataset [default: $PERMALIGN_DATA, else the cache]."
         ),
     ],
-    "language": Annotated[str | None, typer.Option(help="geoquery: en, de, zh, or any whose file is there.")],
+    "language": Annotated[
+        str | None, typer.Option(help="geoquery: language, such as en, de or zh [default: en].")
+    ],
     "write_all": Annotated[
-        bool | None, typer.Option("--write-all", help="geoquery: keep `all` in programs.")
+        bool | None, typer.Option("--write-all", help="geoquery: write every `all` in programs.")
     ],
     "notation": Annotated[str | None, typer.Option(help="arithmetic: postfix or prefix [default: postfix].")],
     "depth": Annotated[
         int | None, typer.Option(help="arithmetic: add a test split of this derivation depth.")
     ],
     "published": Annotated[
-        bool | None, typer.Option("--published", help="arithmetic: read the authors' files, generate less.")
+        bool | None,
+        typer.Option("--published", help="arithmetic: read the IID splits from the authors' files."),
     ],
     "path": Annotated[Path | None, typer.Option(help="own: a .jsonl or .tsv file, or a folder of them.")],
-    "source_column": Annotated[str | None, typer.Option(help="own: what a model reads [default: source].")],
-    "target_column": Annotated[str | None, typer.Option(help="own: what it should write [default: target].")],
-    "source_file": Annotated[Path | None, typer.Option(help="aligned, zh-en: text, one sentence a line.")],
+    "source_column": Annotated[str | None, typer.Option(help="own: column of the source [default: source].")],
+    "target_column": Annotated[str | None, typer.Option(help="own: column of the target [default: target].")],
+    "source_file": Annotated[
+        Path | None, typer.Option(help="aligned, zh-en: source text, one sentence per line.")
+    ],
     "target_file": Annotated[
-        Path | None, typer.Option(help="aligned, zh-en: its translation, line by line.")
+        Path | None, typer.Option(help="aligned, zh-en: target text, aligned line by line.")
     ],
     "shortest": Annotated[int | None, typer.Option(help="aligned, zh-en: leave out shorter pairs.", min=1)],
     "max_length": Annotated[
@@ -40,23 +45,26 @@ TASK_OPTIONS: dict[str, Any] = {
         typer.Option(help="aligned, zh-en: leave out longer pairs; arithmetic: with --depth, too.", min=1),
     ],
     "longest_in_train": Annotated[
-        int | None, typer.Option(help="aligned, zh-en, own: longer pairs are for the len split.", min=1)
+        int | None,
+        typer.Option(help="aligned, zh-en, own: longest training example of the len split.", min=1),
     ],
     "dev_size": Annotated[
-        int | None, typer.Option(help="aligned, zh-en, own: size of the drawn iid/dev.", min=0)
+        int | None, typer.Option(help="aligned, zh-en, own: number of iid/dev examples.", min=0)
     ],
     "test_size": Annotated[
-        int | None, typer.Option(help="aligned, zh-en, own: size of the drawn iid/test.", min=0)
+        int | None, typer.Option(help="aligned, zh-en, own: number of iid/test examples.", min=0)
     ],
-    "seed": Annotated[int | None, typer.Option(help="What is drawn at random follows from it [default: 0].")],
+    "seed": Annotated[
+        int | None, typer.Option(help="Seed of random splits and generated data [default: 0].")
+    ],
 }
 
 
 def takes_task(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the argument TASK and every task's options in place of its parameter ``task``.
+    """Replace a command's parameter ``task`` by the argument TASK and the options of all tasks.
 
-    Only the options that were given are handed to the task, so that each task keeps its own defaults and
-    refuses what it does not know.
+    Only options given on the command line are passed to the task, so that each task keeps its own defaults and
+    rejects options it does not have.
     """
     signature = inspect.signature(command)
 
@@ -66,7 +74,7 @@ def takes_task(command: Callable[..., None]) -> Callable[..., None]:
         command(get_task(task, **chosen), **values)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    name = Annotated[str, typer.Argument(metavar="TASK", help="A name from `permalign data list`.")]
+    name = Annotated[str, typer.Argument(metavar="TASK", help="Name of a task, see `permalign data list`.")]
     parameters = [
         inspect.Parameter("task", keyword, annotation=name),
         *(

@@ -1,4 +1,4 @@
-"""``permalign train``: train a named experiment or a YAML file, or go on with a run."""
+"""``permalign train``: train a named experiment or a YAML file, or resume a run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from permalign.cli.error_messages import report_errors
 if TYPE_CHECKING:
     from permalign.training.state import Progress
 
-HELP = """Train a model, and write all about it into a folder.
+HELP = """Train a model, and write the run (model, checkpoints, metrics, predictions) to a folder.
 
-NAME is an experiment that ships with permalign (--list shows them), or a YAML file that says what differs from the
-defaults. Ctrl-C saves the run; --resume goes on with it exactly where it stopped.
+NAME is an experiment that comes with permalign (see --list), or a YAML file with the options that differ from the
+defaults. Ctrl-C saves the run; --resume continues it exactly where it stopped.
 
 \b
 Examples:
@@ -30,7 +30,9 @@ Examples:
 
 @report_errors()
 def train(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help="What to train.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME|FILE]", help="Name of an experiment, or a YAML file.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,24 +41,28 @@ def train(
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where to write [default: runs/NAME-seed-SEED].", file_okay=False),
+        typer.Option(
+            metavar="DIR", help="Folder of the run [default: runs/NAME-seed-SEED].", file_okay=False
+        ),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with a run.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Resume a run.")] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Begin anew if the folder holds a run.")
+        bool, typer.Option("--overwrite", help="Delete an existing run in the folder, and start again.")
     ] = False,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=SEED.", min=0)] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
 ) -> None:
-    """Train, or list what there is to train."""
+    """Train, resume, or list the experiments."""
     if show_list:
         _print_list()
     elif resume is not None:
         if name or settings or run or overwrite or seed is not None:
-            raise typer.BadParameter("a run is resumed as it was begun; give --resume RUN alone.")
+            raise typer.BadParameter(
+                "a run is resumed with the options it was started with; use --resume RUN without other options."
+            )
         _resume(resume)
     elif name is None:
-        raise typer.BadParameter("give the NAME of an experiment (--list shows them) or a YAML file.")
+        raise typer.BadParameter("give the NAME of an experiment (see --list) or a YAML file.")
     else:
         _train(name, [*(settings or []), *([] if seed is None else [f"seed={seed}"])], run, overwrite)
 
@@ -64,36 +70,36 @@ def train(
 def _train(name: str, settings: list[str], run: Path | None, overwrite: bool) -> None:
     from permalign.training.experiments import load_experiment
 
-    options = load_experiment(name, settings)  # says what is wrong before torch is there
+    options = load_experiment(name, settings)  # reports errors before torch is imported
     run = run or Path(
         "runs", f"{Path(name).with_suffix('').as_posix().replace('/', '-')}-seed-{options.seed}"
     )
     from permalign.training.launch import train
 
-    with _way_on(run):
+    with _resume_hint(run):
         _print_end(run, train(options, run, overwrite=overwrite))
 
 
 def _resume(run: Path) -> None:
     from permalign.training.launch import resume
 
-    with _way_on(run):
+    with _resume_hint(run):
         _print_end(run, resume(run))
 
 
 @contextmanager
-def _way_on(run: Path) -> Iterator[None]:
-    """After an interruption, say how to go on."""
+def _resume_hint(run: Path) -> Iterator[None]:
+    """After an interruption, print how to resume the run."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
         if _is_main_process():
-            typer.echo(_what_is_saved(run, interrupt), err=True)
+            typer.echo(_describe_saved(run, interrupt), err=True)
         raise
 
 
-def _what_is_saved(run: Path, interrupt: KeyboardInterrupt) -> str:
-    """What an interruption has left, and the command that takes it up."""
+def _describe_saved(run: Path, interrupt: KeyboardInterrupt) -> str:
+    """What was saved before an interruption, and the command that resumes the run."""
     from permalign.training.interrupt_handler import SavedInterrupt
     from permalign.training.state import last_saved_step
 
@@ -103,10 +109,10 @@ def _what_is_saved(run: Path, interrupt: KeyboardInterrupt) -> str:
         of = "" if interrupt.run == run else f" of {interrupt.run}"
         saved = f"Saved at step {interrupt.step}{of}."
     elif (step := last_saved_step(run)) is not None:
-        saved = f"Stopped at once; the last saved step is {step}."
+        saved = f"Stopped without saving; the last saved step is {step}."
     else:
-        saved = "Nothing was saved; it will begin anew."
-    return f"{saved} Go on with: permalign train --resume {run}"
+        saved = "Nothing was saved yet; the run will start from the beginning."
+    return f"{saved} Resume with: permalign train --resume {run}"
 
 
 def _is_main_process() -> bool:

@@ -1,4 +1,4 @@
-"""``permalign tune``: search for good options."""
+"""``permalign tune``: search for the best options."""
 
 import shlex
 from pathlib import Path
@@ -8,10 +8,10 @@ import typer
 
 from permalign.cli.error_messages import report_errors
 
-HELP = """Search for the options that are best on dev, and write them as a file that `permalign train` takes.
+HELP = """Search for the options with the best dev metric, and write them to a YAML file for `permalign train`.
 
-Trials that fall behind are ended early. The search is kept in a database: the same command goes on with it, and with
---storage several machines share it.
+Trials that fall behind are pruned. The search is stored in a database: run the same command again to resume it, and
+use --storage to share it between machines.
 
 \b
 Examples:
@@ -24,29 +24,32 @@ Examples:
 
 @report_errors()
 def tune(
-    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="An experiment, or a YAML file.")],
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Name of an experiment, or a YAML file.")],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="OPTION=VALUE", help="Change an option in all trials."),
+        typer.Option(
+            "--set", metavar="OPTION=VALUE", help="Change an option in all trials; may be repeated."
+        ),
     ] = None,
     ranges: Annotated[
         list[str] | None,
         typer.Option(
             "--range",
             metavar="OPTION=VALUES",
-            help="Where to search: a,b,c or low:high or low:high:log [default: rates, widths and dropout].",
+            help="Values to search: a,b,c or low:high or low:high:log; may be repeated "
+            "[default: learning rate, sizes and dropout].",
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(help="How many the search shall have in all.", min=1)] = 50,
+    trials: Annotated[int, typer.Option(help="Total number of trials.", min=1)] = 50,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to write [default: runs/tune-NAME].")
+        Path | None, typer.Option(metavar="DIR", help="Folder to write to [default: runs/tune-NAME].")
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(metavar="URL", help="A database of Optuna's [default: SQLite in DIR].")
+        str | None, typer.Option(metavar="URL", help="Database for Optuna [default: SQLite in DIR].")
     ] = None,
-    study: Annotated[str | None, typer.Option(help="The name of the search [default: NAME].")] = None,
+    study: Annotated[str | None, typer.Option(help="Name of the study [default: NAME].")] = None,
 ) -> None:
-    """Search, and print where the best options are."""
+    """Search, and print the path of the best options."""
     from permalign.errors import PermalignError
 
     try:
@@ -55,7 +58,7 @@ def tune(
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise
-        raise PermalignError('a search needs optuna: pip install "permalign[tune]".') from None
+        raise PermalignError('tuning needs optuna: pip install "permalign[tune]".') from None
     from permalign.training.progress_display import PlainDisplay
 
     out = out or Path("runs", f"tune-{Path(name).with_suffix('').as_posix().replace('/', '-')}")
@@ -71,12 +74,12 @@ def tune(
             display=PlainDisplay(),
         )
     except KeyboardInterrupt:
-        given: list[tuple[str, str | None]] = [("--set", one) for one in settings or []]
-        given += [("--range", one) for one in ranges or []]
+        given: list[tuple[str, str | None]] = [("--set", setting) for setting in settings or []]
+        given += [("--range", text) for text in ranges or []]
         given += [("--trials", str(trials)), ("--out", str(out)), ("--storage", storage), ("--study", study)]
         words = [word for option, value in given if value is not None for word in (option, value)]
-        typer.echo(f"Go on with: {shlex.join(['permalign', 'tune', name, *words])}", err=True)
+        typer.echo(f"Resume with: {shlex.join(['permalign', 'tune', name, *words])}", err=True)
         raise
     if not (out / BEST).exists():
-        raise PermalignError(f"no trial came to its end; see the runs in {out}.")
+        raise PermalignError(f"no trial finished; see the runs in {out}.")
     typer.echo(out / BEST)
