@@ -2,11 +2,10 @@
 
 from abc import ABC, abstractmethod
 
-import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_lengths, require_range, shape_of
-from permalign.shapes import Bool, Float, Int
+from permalign.shapes import Float, Int
 
 
 class Encoder(nn.Module, ABC):
@@ -42,13 +41,3 @@ class Encoder(nn.Module, ABC):
             )
         require_lengths("lengths", lengths, "embedded", embedded, embedded.shape[1])
         require_range("lengths", lengths, "embedded", embedded, embedded.shape[1])
-
-
-def padding_mask(lengths: Int[Tensor, " batch"], size: int) -> Bool[Tensor, "batch size"]:
-    """Mark the positions after the end of each sentence.
-
-    >>> padding_mask(torch.tensor([1, 3]), 3)
-    tensor([[False,  True,  True],
-            [False, False, False]])
-    """
-    return torch.arange(size, device=lengths.device) >= lengths[:, None]

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one, require_dropout
-from permalign.encoders.base import Encoder, padding_mask
+from permalign.encoders.base import Encoder
+from permalign.masks import padding_mask
 from permalign.shapes import Float, Int
 
 

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from permalign.masks import length_mask
+
 LEAF = 2
 """Stands in place of a rule (0 straight, 1 inverted) where a walk chooses that a span is a leaf."""
 
@@ -207,13 +209,13 @@ def is_root(lengths: Tensor, width: int, starts: int, dtype: torch.dtype) -> Ten
 
 def inside_square(lengths: Tensor, length: int) -> Tensor:
     """True where both indices lie inside the sentence: ``(batch, n, n)``."""
-    present = torch.arange(length, device=lengths.device) < lengths[:, None]
+    present = length_mask(lengths, length)
     return present[:, :, None] & present[:, None]
 
 
 def masked_tokens(tokens: Tensor, lengths: Tensor) -> Tensor:
     """Token scores ``(batch, n, K)`` with zeros at padding, whatever was there before, NaN included."""
-    present = torch.arange(tokens.shape[1], device=lengths.device) < lengths[:, None]
+    present = length_mask(lengths, tokens.shape[1])
     return torch.where(present[..., None], tokens, tokens.new_zeros(()))
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one, shape_of
-from permalign.encoders.base import padding_mask
+from permalign.masks import padding_mask
 from permalign.reorderers.base import Reorderer, Reordering
 from permalign.shapes import Float, Int
 

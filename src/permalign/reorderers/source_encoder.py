@@ -5,7 +5,8 @@ from typing import cast
 from torch import Tensor, nn
 
 from permalign.checks import require_lengths, require_range
-from permalign.encoders.base import Encoder, padding_mask
+from permalign.encoders.base import Encoder
+from permalign.masks import padding_mask
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 

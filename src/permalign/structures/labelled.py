@@ -17,6 +17,7 @@ from permalign.kernels.layout import (
     valid_splits,
 )
 from permalign.kernels.portable import labelled as choices
+from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import RULES, Derivation, Tree
 from permalign.structures.distribution import OrderDistribution
@@ -277,7 +278,7 @@ class LabelledPermutation(OrderDistribution):
     def _require_values(self) -> None:
         """Require lengths there is room for, and finite scores outside the padding."""
         require_range("lengths", self.lengths, "token_scores", self.token_scores, self.length)
-        present = torch.arange(self.length, device=self.lengths.device) < self.lengths[:, None]
+        present = length_mask(self.lengths, self.length)
         require_finite("token_scores", self.token_scores, present)
         require_finite("split_scores", self.split_scores, valid_splits(self.length, self.lengths))
         for name, scores in (("rule_scores", self.rule_scores), ("root_scores", self.root_scores)):

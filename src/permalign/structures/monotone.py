@@ -18,6 +18,7 @@ from permalign.checks import (
     sample_count,
     shape_of,
 )
+from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures.aligned_segments import Segment
 from permalign.structures.log_space import LOG_ZERO, minus_infinity_below, zero_if_impossible
@@ -174,9 +175,8 @@ class MonotoneAlignment:
     def _present(self) -> Tensor:
         """Which (cell, step) pairs are not padding."""
         _, cells, steps = self.emit_logits.shape
-        device = self.emit_logits.device
-        in_source = torch.arange(cells, device=device) < self.source_lengths[:, None]
-        in_target = torch.arange(steps, device=device) < self.target_lengths[:, None]
+        in_source = length_mask(self.source_lengths, cells)
+        in_target = length_mask(self.target_lengths, steps)
         return in_source[:, :, None] & in_target[:, None]
 
     def _steps(self) -> tuple[Tensor, Tensor]:

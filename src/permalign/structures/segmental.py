@@ -14,6 +14,7 @@ from permalign.checks import (
     sample_count,
     shape_of,
 )
+from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures.aligned_segments import Segment
 from permalign.structures.log_space import LOG_ZERO, minus_infinity_below, zero_if_impossible
@@ -149,8 +150,7 @@ class SegmentalAlignment:
 
     def _possible(self) -> Tensor:
         """Which (cell, start, length) lie inside the pair: ``(batch, cells, J + 1, L + 1)``."""
-        cells = torch.arange(self.segment_log_probs.shape[1], device=self.segment_log_probs.device)
-        in_source = cells < self.source_lengths[:, None]
+        in_source = length_mask(self.source_lengths, self.segment_log_probs.shape[1])
         in_target = self._ends()[0] <= self.target_lengths[:, None, None]
         return in_source[:, :, None, None] & in_target[:, None]
 

@@ -135,7 +135,9 @@ def test_the_segment_network_is_an_lstm():
         ours.from_words.bias.zero_()
         theirs.bias_ih.zero_(), theirs.bias_hh.zero_()
     embedded, state, memory = torch.randn(5, 3).double(), *torch.randn(2, 5, 4).double()
-    torch.testing.assert_close(ours(ours.from_words(embedded), state, memory), theirs(embedded, (state, memory)))
+    torch.testing.assert_close(
+        ours(ours.from_words(embedded), state, memory), theirs(embedded, (state, memory))
+    )
 
 
 def test_segments_have_room_for_a_token():

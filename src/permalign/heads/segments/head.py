@@ -223,7 +223,11 @@ class SegmentsHead(SegmentalHead):
                 validate_args=False,
                 phrase_scores=phrase_scores,
             )
-        assert isinstance(distribution, LabelledPermutation)
+        if not isinstance(distribution, LabelledPermutation):
+            raise ValueError(
+                f"distribution is a {type(distribution).__name__}, but segments can be summed over the orders of a "
+                "SeparablePermutation or a LabelledPermutation only."
+            )
         if phrase_scores is not None:
             raise ValueError(
                 "phrases have no labels. Use a SeparablePermutation, or a head with max_phrase_length=1."
