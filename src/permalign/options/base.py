@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from permalign.errors import ConfigError
+from permalign.options.renames import new_name_of
 
 PositiveInt = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -48,16 +49,18 @@ def _describe(cls: type[Options], error: ValidationError) -> str:
 
 
 def _suggest(cls: type[Options], path: list[str]) -> str:
-    """The known option nearest to an unknown one, or all known ones if none is near."""
+    """The new name of a renamed option, else the known option nearest to an unknown one, else all known options."""
     *parents, name = path
     owner = cls
     for parent in parents:
         if not parent.isdigit():  # the index of a list
             owner = _options_class(owner.model_fields[parent].annotation)
-    near = get_close_matches(name, owner.model_fields, n=1)
-    if not near:
+    suggestion = new_name_of(name, owner.model_fields)
+    if suggestion is None:
+        suggestion = next(iter(get_close_matches(name, owner.model_fields, n=1)), None)
+    if suggestion is None:
         return f"choose from {', '.join(owner.model_fields)}."
-    return f"did you mean {'.'.join([*parents, near[0]])}?"
+    return f"did you mean {'.'.join([*parents, suggestion])}?"
 
 
 def _options_class(annotation: Any) -> type[Options]:

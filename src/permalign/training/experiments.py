@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from permalign.errors import ConfigError, DataError, UsageError, unknown_name
+from permalign.options.renames import EXPERIMENTS, log_translation, translate_options
 from permalign.options.run import RunOptions
 
 EXTENDS = "extends"
@@ -59,14 +60,30 @@ def load_experiment(name: str, settings: Iterable[str] = ()) -> RunOptions:
     return RunOptions.parse(load_changed_values(name, settings))
 
 
+def load_saved_options(config: Path, settings: Iterable[str] = ()) -> RunOptions:
+    """The options of a saved run, with settings; options that were saved under old names are translated.
+
+    Args:
+        config: the run's ``config.yaml``.
+        settings: present names of options with new values.
+    """
+    values, changes = translate_options(load_values(str(config)))
+    log_translation(config, changes)
+    return RunOptions.parse(_with_settings(values, settings))
+
+
 def load_changed_values(name: str, settings: Iterable[str] = ()) -> dict[str, Any]:
-    """What an experiment or file says, with settings.
+    """The options that an experiment or a YAML file sets, with settings.
 
     Raises:
         SettingError: a setting is wrong.
-        ConfigError: the options are wrong without the settings as well.
+        ConfigError: the options are wrong even without the settings.
     """
-    values = changed = load_values(name)
+    return _with_settings(load_values(name), settings)
+
+
+def _with_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    changed = values
     for setting in settings:
         changed = merged(changed, parse_setting(setting))
     try:
@@ -140,6 +157,8 @@ def _find(name: str, beside: Path | None = None) -> tuple[Traversable | Path, Pa
         return shipped, None
     if name.endswith((".yaml", ".yml")):
         raise DataError("there is no such file.", path)
+    if name in EXPERIMENTS:
+        raise ConfigError(f"unknown experiment {name!r}; did you mean {EXPERIMENTS[name]!r}?")
     raise ConfigError(
         unknown_name("experiment", name, experiment_names()) + " A path to a YAML file works as well."
     )

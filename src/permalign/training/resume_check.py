@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from permalign.errors import ConfigError, UsageError
+from permalign.options.renames import translate_options
 from permalign.options.run import RunOptions
 
 PLACES = {"task.path", "task.source_file", "task.target_file", "task.data_dir"}
@@ -38,7 +39,7 @@ class ResumeConditions:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> Self:
-        """What `record` wrote; options that have come up since have their defaults.
+        """Read what `record` wrote; options under old names are translated, and new options have their defaults.
 
         Raises:
             ValueError: it wrote no such thing.
@@ -48,9 +49,9 @@ class ResumeConditions:
                 record["data"],
                 int(record["processes"]),
                 int(record["total"]),
-                RunOptions.parse(record["options"]),
+                RunOptions.parse(translate_options(record["options"])[0]),
             )
-        except (KeyError, TypeError, ConfigError, UsageError) as error:
+        except (KeyError, TypeError, AttributeError, ConfigError, UsageError) as error:
             raise ValueError(f"conditions of the run: {error}") from None
 
     def differences(self, now: "ResumeConditions") -> list[str]:

@@ -20,7 +20,7 @@ from permalign.evaluation import Report, write_predictions
 from permalign.files import PARTIAL, atomic_file, atomic_folder, mirror_folder, write_text
 from permalign.model import Transducer
 from permalign.options.run import RunOptions
-from permalign.training.experiments import load_experiment
+from permalign.training.experiments import load_saved_options
 from permalign.training.state import Progress
 
 PARTS = (
@@ -112,7 +112,7 @@ class RunDirectory:
         """The options the run was begun with."""
         if not self.config.is_file():
             raise DataError("is no run: it has no config.yaml. Begin one with `permalign train`.", self.path)
-        return load_experiment(str(self.config))
+        return load_saved_options(self.config)
 
     def checkpoint(self, step: int) -> Path:
         """Where the model of a step is kept."""

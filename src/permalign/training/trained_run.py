@@ -23,7 +23,7 @@ from permalign.files import fingerprint, write_lines
 from permalign.model import Transducer
 from permalign.saving import CONFIG, SOURCE, TARGET, WEIGHTS
 from permalign.text.vocabulary import Vocabulary
-from permalign.training.experiments import load_experiment
+from permalign.training.experiments import load_saved_options
 from permalign.training.run_directory import RunDirectory
 
 LOADINGS = 3
@@ -110,7 +110,7 @@ class TrainedRun:
                     f"{setting!r} changes nothing here; only the task's options can be set anew."
                 )
         if settings:
-            self.options = load_experiment(str(self.directory.config), settings)
+            self.options = load_saved_options(self.directory.config, settings)
         self.task = self.options.make_task()
         self.model_folder = self._find_model()
 

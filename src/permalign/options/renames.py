@@ -1,0 +1,254 @@
+"""Names that options, experiments and parameters used to have, so that saved models and runs still load.
+
+Only saved files are translated. In a config that somebody writes, an old name is an error that suggests the new one.
+
+>>> options, changes = translate_options({"head": {"kind": "ssnt", "hidden": 64}, "together": 3})
+>>> options
+{'head': {'kind': 'ssnt', 'hidden_size': 64}, 'ensemble_size': 3}
+>>> changes
+['head.hidden -> head.hidden_size', 'together -> ensemble_size']
+>>> translate_settings(["model.reorderer.encoder=sums", "training.unwritable=leave_out"])
+['model.reorderer.encoder.kind=prefix_sum', 'training.overlong_targets=skip']
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+Tensor = TypeVar("Tensor")  # not torch's: options are read without importing torch
+
+_ENCODER = {
+    "width": "hidden_size",
+    "layers": "num_layers",
+    "attention_heads": "num_heads",
+    "sums": "num_sums",
+}
+
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "run": {},
+    "task": {"longest": "max_length"},
+    "text": {},
+    "side": {"minimum_count": "min_frequency", "size": "vocab_size", "names": "link_entities"},
+    "model": {"back": "inverse", "together": "ensemble_size"},
+    "reorderer": {
+        "embedding": "embedding_dim",
+        "encoder": "encoder.kind",
+        **{old: f"encoder.{new}" for old, new in _ENCODER.items()},
+        "hidden": "scorer_hidden_size",
+        "straight": "score_straight_rules",
+        "samples": "num_samples",
+        "labels": "num_labels",
+        "label_scale": "label_init_std",
+        "iterations": "num_iterations",
+        "reach": "window_radius",
+    },
+    "head": {
+        "embedding": "embedding_dim",
+        "hidden": "hidden_size",
+        "layers": "num_layers",
+        "longest_segment": "max_segment_length",
+        "longest_phrase": "max_phrase_length",
+    },
+    "encoder": {**_ENCODER, "reach": "window_radius"},
+    "training": {
+        "steps": "max_steps",
+        "epochs": "max_epochs",
+        "processor_minutes": "max_cpu_minutes",
+        "token_budget": "max_tokens",
+        "accumulate": "gradient_accumulation_steps",
+        "short_to_long": "curriculum_epochs",
+        "unwritable": "overlong_targets",
+        "optimiser": "optimizer",
+        "warmup": "warmup_steps",
+        "plateau": "plateau_patience",
+        "clip": "clip_grad_norm",
+        "dev_examples": "max_dev_examples",
+        "keep": "keep_checkpoints",
+    },
+}
+"""Old and new names of options, by section."""
+
+VALUES: Mapping[tuple[str, str], Mapping[Any, Any]] = {
+    ("reorderer", "encoder"): {"sums": "prefix_sum"},
+    ("reorderer", "straight"): {"scored": True, "free": False},
+    ("encoder", "kind"): {"sums": "prefix_sum"},
+    ("training", "unwritable"): {"refuse": "error", "leave_out": "skip"},
+}
+"""Old and new values, by the section and the old name of their option."""
+
+_SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "run": {"task": "task", "text": "text", "model": "model", "training": "training"},
+    "text": {"source": "side", "target": "side"},
+    "model": {"reorderer": "reorderer", "head": "head", "inverse": "model"},
+    "reorderer": {"encoder": "encoder"},
+    "head": {"encoder": "encoder"},
+}
+"""The sections inside a section, by the new names of the options that hold them."""
+
+EXPERIMENTS = {
+    "arithmetic/exact-counting": "arithmetic/exact-prefix-sum",
+    "arithmetic/hard-counting": "arithmetic/hard-prefix-sum",
+    "arithmetic/soft-counting": "arithmetic/soft-prefix-sum",
+    "geoquery/both-ways": "geoquery/exact-reranked",
+    "geoquery/both-ways-window": "geoquery/exact-window-reranked",
+    "geoquery/names": "geoquery/exact-window-reranked-linked",
+}
+"""Old and new names of experiments."""
+
+PARAMETERS = {
+    "reorderer.reader.": "reorderer.source_encoder.",
+    "reorderer.root": "reorderer.grammar.root",
+    "reorderer.rules": "reorderer.grammar.rules",
+}
+"""What the names of a transducer's parameters used to begin with, and what they begin with now."""
+
+
+def translate_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Give the options of a saved run, or of a saved model, their present names.
+
+    Args:
+        options: all options of a run or of a model, under old or present names; they are not changed.
+
+    Returns:
+        The options under their present names, and a line ``old -> new`` for each that was renamed.
+    """
+    section = "run" if options.keys() & _SECTIONS["run"].keys() else "model"
+    changes: list[str] = []
+    return _translate(options, section, ("", ""), changes), changes
+
+
+def translate_settings(settings: Iterable[str]) -> list[str]:
+    """Give old settings of a run, such as ``model.together=3``, the present names of their options.
+
+    A setting of the reorderer's dropout becomes two, because its encoder has its own by now:
+
+    >>> translate_settings(["model.reorderer.dropout=0.3"])
+    ['model.reorderer.dropout=0.3', 'model.reorderer.encoder.dropout=0.3']
+    """
+    return [new for setting in settings for new in _translate_setting(setting)]
+
+
+def rename_parameters(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give the parameters of a saved model their present names; those that have them stay as they are.
+
+    A model used to be a single module, whatever its kind: the inverse model was its part ``back``, and the members of
+    an ensemble after the first were its parts ``others.0``, ``others.1`` and so on.
+    """
+    ensemble = any(name.startswith("others.") for name in state)
+    inverse = any(name.startswith("back.") for name in state)
+    renamed = {}
+    for old_name, tensor in state.items():
+        name, prefix = old_name, ""
+        if ensemble:
+            member = 0
+            if name.startswith("others."):
+                _, index, name = name.split(".", 2)
+                member = int(index) + 1
+            prefix = f"members.{member}."
+        if inverse:
+            prefix += "inverse." if name.startswith("back.") else "direct."
+            name = name.removeprefix("back.")
+        for old, new in PARAMETERS.items():
+            if name.startswith(old):
+                name = new + name.removeprefix(old)
+                break
+        renamed[prefix + name] = tensor
+    return renamed
+
+
+def new_name_of(name: str, known: Iterable[str]) -> str | None:
+    """The present name of an option that used to be called ``name``, if it is one of the known options.
+
+    >>> new_name_of("together", ["reorderer", "head", "ensemble_size"])
+    'ensemble_size'
+    """
+    options = set(known)
+    renamed = (new for names in OPTIONS.values() for old, new in names.items() if old == name)
+    return next((new for new in renamed if new.partition(".")[0] in options), None)
+
+
+_logged: set[str] = set()
+
+
+def log_translation(path: str | Path, changes: list[str]) -> None:
+    """Tell the user, once for each file, that the options in it were translated."""
+    if changes and str(path) not in _logged:
+        _logged.add(str(path))
+        logging.getLogger("permalign").warning(
+            "permalign: %s has options with old names; %d of them were translated (%s).",
+            path,
+            len(changes),
+            changes[0] if len(changes) == 1 else f"{changes[0]}, ..., {changes[-1]}",
+        )
+
+
+def _translate(
+    values: Mapping[str, Any], section: str, paths: tuple[str, str], changes: list[str]
+) -> dict[str, Any]:
+    """Translate a section; ``paths`` are the old and the new name of the section, each with a dot behind."""
+    translated: dict[str, Any] = {}
+    old_path, new_path = paths
+    for old, value in values.items():
+        new = OPTIONS[section].get(old, old)
+        if old == "encoder" and isinstance(value, Mapping):
+            new = old  # a reorderer's encoder used to be a kind, and is a section now
+        if new != old:
+            changes.append(f"{old_path}{old} -> {new_path}{new}")
+        inner = _SECTIONS.get(section, {}).get(new)
+        if inner is not None and isinstance(value, Mapping):
+            value = _translate(value, inner, (f"{old_path}{old}.", f"{new_path}{new}."), changes)
+        elif isinstance(value, str):
+            value = VALUES.get((section, old), {}).get(value, value)
+        _put(translated, new, value)
+    if section == "reorderer" and "dropout" in values and _has_flat_encoder(values):
+        changes.append(f"{old_path}dropout -> {new_path}dropout and {new_path}encoder.dropout")
+        _put(translated, "encoder.dropout", values["dropout"])
+    return translated
+
+
+def _has_flat_encoder(reorderer: Mapping[str, Any]) -> bool:
+    """Whether the options of a reorderer's encoder are still among the reorderer's own."""
+    return bool(reorderer.keys() & _ENCODER.keys()) or isinstance(reorderer.get("encoder"), str)
+
+
+def _put(values: dict[str, Any], name: str, value: Any) -> None:
+    """Set an option by its dotted name; a mapping is merged into one that is there already."""
+    first, dot, rest = name.partition(".")
+    if dot:
+        _put(values.setdefault(first, {}), rest, value)
+    elif isinstance(value, Mapping) and isinstance(values.get(first), dict):
+        values[first].update(value)
+    else:
+        values[first] = value
+
+
+def _translate_setting(setting: str) -> Iterator[str]:
+    name, _, text = setting.partition("=")
+    path = name.split(".")
+    if path[-2:] == ["reorderer", "dropout"]:
+        yield setting
+        yield f"{name.removesuffix('dropout')}encoder.dropout={text}"
+        return
+    nested: Any = yaml.safe_load(text)
+    for key in reversed(path):
+        nested = {key: nested}
+    translated, changes = translate_options(nested)
+    if not changes and translated == nested:
+        yield setting
+        return
+    new_path: list[str] = []
+    value: Any = translated
+    while isinstance(value, dict) and len(value) == 1 and len(new_path) <= len(path):
+        (key, value), *_ = value.items()
+        new_path.append(key)
+    yield f"{'.'.join(new_path)}={_as_yaml(value)}"
+
+
+def _as_yaml(value: Any) -> str:
+    """A value as a setting has it: JSON, which is YAML, but a plain string without quotes."""
+    plain = isinstance(value, str) and yaml.safe_load(value) == value
+    return str(value) if plain else json.dumps(value)
