@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from permalign import MonotoneAlignment, SeparablePermutation, SynchronousPermutation
 from permalign.explain import Trace, svg
-from permalign.explain.trace.records import nodes_of
+from permalign.explain.trace.tree_nodes import flatten_tree
 from permalign.reproduction.summary import CellResult
 from permalign.structures import Derivation, Segment
 from permalign.structures.permutations import derivation_count, separable_count
@@ -53,7 +53,7 @@ def picture(
 ) -> str:
     """A tree, the words before and after, and the segments, as the explorer draws them."""
     return svg(
-        Trace(words, target, order=derivation.order, nodes=nodes_of(derivation.tree), segments=segments)
+        Trace(words, target, order=derivation.order, nodes=flatten_tree(derivation.tree), segments=segments)
     )
 
 

@@ -25,14 +25,14 @@ def permalign(*arguments):
 def test_a_sentence_is_explained(run):
     result = permalign("explain", run, "a b c")
     assert result.exit_code == 0
-    for part in ("Tree", "Order", "Segments", "How sure"):
+    for part in ("Tree", "Order", "Segments", "Confidence"):
         assert part in result.stdout
 
 
 def test_a_target_is_explained(run):
     result = permalign("explain", run, "a b c", "--target", "C B A")
-    assert "→ C B A (given)" in result.stdout
-    assert "given both sides" in result.stdout
+    assert "→ C B A (given target)" in result.stdout
+    assert "Confidence, given sentence and target" in result.stdout
 
 
 def test_ways_are_compared(run):
@@ -62,7 +62,7 @@ def test_json_is_json_alone(run):
     [
         (["", "a b"], "is not a folder"),
         ([None, " "], "sentence is empty"),
-        ([None, "a b", "--target", "A B C"], "2 source words and 3 output words"),
+        ([None, "a b", "--target", "A B C"], "2 source tokens and 3 output tokens"),
         ([None, "a b", "--svg", "/nowhere/a.svg"], "/nowhere/a.svg"),
     ],
 )

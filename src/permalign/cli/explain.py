@@ -13,11 +13,12 @@ from permalign.errors import DataError, PermalignError
 if TYPE_CHECKING:
     from permalign.explain import Comparison, Trace
 
-HELP = """Show how a model gets from a sentence to its output: the tree (straight → and inverted ⇄ nodes), the
-words before and after reordering, the segments, and how sure the model is.
+HELP = """Show how a model gets from a sentence to its output: the tree with its straight (→) and inverted (⇄) nodes,
+the words before and after reordering, the segments, and how confident the model is.
 
-With --target that output is explained instead: tree and alignment after both sides were seen. A tagging head that reads
-single words gives them exactly; for other heads the most probable orders are rescored, and a note says how many.
+With --target, explain that output instead: tree and alignment given both the sentence and the target. They are exact
+for a tagging head that reads single words and for a segments head. For other heads the most probable orders are
+rescored, and a note says how many.
 
 \b
 Examples:
@@ -30,43 +31,52 @@ Examples:
 
 @report_errors()
 def explain(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder, or that of a saved model.")],
-    sentence: Annotated[str, typer.Argument(metavar="SENTENCE", help="Its words, separated by spaces.")],
-    target: Annotated[str | None, typer.Option(help="Explain this output instead of the model's.")] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run or of a saved model.")],
+    sentence: Annotated[
+        str, typer.Argument(metavar="SENTENCE", help="The words of the sentence, separated by spaces.")
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="Explain this output instead of the model's own.")
+    ] = None,
     compare: Annotated[
         bool,
-        typer.Option("--compare", help="Greedy, Viterbi and most probable permutation where they differ."),
+        typer.Option(
+            "--compare", help="Also show greedy and Viterbi decoding and the most probable permutation."
+        ),
     ] = False,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write one self-contained page.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of text.")] = False,
-    beam: Annotated[int, typer.Option(help="How many prefixes the search keeps.", min=1)] = 5,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture to this file.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a self-contained page to this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    beam: Annotated[int, typer.Option(help="The width of the beam search.", min=1)] = 5,
 ) -> None:
-    """Print a trace of one sentence, and write its picture or page."""
-    trace, comparison = _look(run, sentence, target, compare, beam)
-    from permalign.explain import html as page_of
-    from permalign.explain import svg as picture_of
+    """Print the trace of one sentence, and write its picture or page."""
+    trace, comparison = _trace(run, sentence, target, compare, beam)
+    from permalign.explain import html as html_of
+    from permalign.explain import svg as svg_of
     from permalign.explain import text as text_of
-    from permalign.explain.render.terminal import STEERING, compared
+    from permalign.explain.render.terminal import CONTROL_CHARACTERS, comparison_text
 
     if svg is not None:
-        _write(svg, picture_of(trace))
+        _write(svg, svg_of(trace))
     if html is not None:
-        _write(html, page_of(trace, comparison))
+        _write(html, html_of(trace, comparison))
     if as_json:
         record = trace.to_json()
         if compare:
             record["comparison"] = None if comparison is None else comparison.to_json()
-        written = json.dumps(record, ensure_ascii=False, indent=2)
-        typer.echo("\n".join(STEERING.sub(_escaped, line) for line in written.split("\n")))
+        printed = json.dumps(record, ensure_ascii=False, indent=2)
+        typer.echo("\n".join(CONTROL_CHARACTERS.sub(_escape, line) for line in printed.split("\n")))
         return
     typer.echo(text_of(trace))
     if compare:
-        typer.echo("\n" + (compared(comparison) if comparison else "This model has one way to decode only."))
+        shown = comparison_text(comparison) if comparison else "This model has only one way of decoding."
+        typer.echo("\n" + shown)
 
 
-def _escaped(character: re.Match[str]) -> str:
-    """As JSON writes a character that a terminal would obey."""
+def _escape(character: re.Match[str]) -> str:
+    """Write a character that a terminal would obey as a JSON escape."""
     return f"\\u{ord(character[0]):04x}"
 
 
@@ -77,10 +87,10 @@ def _write(path: Path, content: str) -> None:
         raise DataError(f"cannot be written ({error.strerror}).", path) from None
 
 
-def _look(
+def _trace(
     run: Path, sentence: str, target: str | None, compare: bool, beam: int
 ) -> "tuple[Trace, Comparison | None]":
-    """The traces; what is wrong with the sentence or the target is said in plain words."""
+    """Load the model and explain the sentence; errors in sentence and target are reported without a stack trace."""
     try:
         from permalign.explain import compare as compare_variants
         from permalign.explain import explain as explain_sentence

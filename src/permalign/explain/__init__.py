@@ -1,8 +1,8 @@
-"""Trees, reordered sentences and segments to look at: in the terminal, as pictures, as pages, in an explorer.
+"""Explanations of outputs: trees, reordered sentences and segments, as text, pictures and pages.
 
-trace = explain(model, "a sentence")     # or with a target: explain(model, "a sentence", "its output")
-print(text(trace))                       # for a terminal
-svg(trace), html(trace)                # a picture; one self-contained page
+trace = explain(model, "a sentence")   # or with a target: explain(model, "a sentence", "its output")
+print(text(trace))                     # for a terminal
+svg(trace), html(trace)                # a picture; a self-contained page
 """
 
 from permalign.explain.render.html_page import html

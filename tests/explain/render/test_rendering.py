@@ -9,12 +9,13 @@ import pytest
 from tests.models.small import PAIRS, make
 
 from permalign.explain import compare, explain, html, svg, text
-from permalign.explain.render.description import in_words
+from permalign.explain.render.description import describe
 from permalign.explain.render.figures import accuracy_by_length, alignment, expected_matrix, save
 from permalign.explain.render.markup import shortened
 from permalign.explain.render.svg_layout import lay_out
-from permalign.explain.render.terminal import compared
-from permalign.explain.trace.records import Node, Trace, nodes_of
+from permalign.explain.render.terminal import comparison_text
+from permalign.explain.trace.records import Node, Trace
+from permalign.explain.trace.tree_nodes import flatten_tree
 from permalign.structures import Segment, Tree
 
 HOSTILE = (
@@ -51,7 +52,7 @@ def caterpillar(count):
     tree = Tree(0, 1)
     for end in range(2, count + 1):
         tree = Tree(0, end, "I" if end % 2 else "S", (tree, Tree(end - 1, end)))
-    return Trace(words(count), (), order=tree.order, nodes=nodes_of(tree))
+    return Trace(words(count), (), order=tree.order, nodes=flatten_tree(tree))
 
 
 def parsed(trace):
@@ -64,7 +65,7 @@ def classes(root, name):
 
 def test_text_has_all_that_is_asked_for(ssnt_model):
     shown = text(explain(ssnt_model, "a b c d"))
-    for part in ("a b c d → ", "Tree", "Order", "Segments", "How sure", "the tree", "the order", "bits"):
+    for part in ("a b c d → ", "Tree", "Order", "Segments", "Confidence", "the tree", "the order", "bits"):
         assert part in shown
 
 
@@ -81,7 +82,7 @@ def test_text_shows_labels_and_leaves_of_several_words():
     assert "she    → ∅" in shown
 
 
-def test_text_steers_no_terminal():
+def test_text_does_not_control_the_terminal():
     evil = ("\x1b]0;x\x07", "\x9b2J", "\u202eevil", "a\x7f", "\ud800")
     trace = Trace(evil, evil, order=tuple(range(5)), notes=evil)
     shown = text(trace)
@@ -105,10 +106,10 @@ def test_text_aligns_wide_characters():
 
 
 def test_ways_stand_side_by_side_where_they_differ(undecided, exact_model):
-    shown = compared(compare(undecided, "a b c"))
+    shown = comparison_text(compare(undecided, "a b c"))
     assert re.search(r"greedy +viterbi +permutation", shown)
     assert "proven" in shown
-    assert "agree" in compared(compare(exact_model, "a b"))
+    assert "agree" in comparison_text(compare(exact_model, "a b"))
 
 
 @pytest.mark.parametrize(("reorderer", "head"), PAIRS)
@@ -149,7 +150,7 @@ def test_long_sentences_are_drawn():
     trace = caterpillar(600)  # deeper than Python recurses
     assert "w599" in text(trace)
     assert parsed(trace) is not None
-    assert in_words(trace).count("<ul") == in_words(trace).count("</ul>")
+    assert describe(trace).count("<ul") == describe(trace).count("</ul>")
 
 
 def test_hostile_words_are_only_words():
@@ -184,7 +185,7 @@ def test_long_words_are_shortened_but_named():
 
 
 def test_what_is_seen_is_also_said():
-    said = in_words(LABELLED)
+    said = describe(LABELLED)
     assert "inverted VP" in said
     assert "<bdi>a</bdi> <bdi>song</bdi> → <bdi>LIED</bdi>" in said
     segments = classes(parsed(LABELLED), "segment")

@@ -76,7 +76,7 @@ def test_predictions_and_pictures(client):
         ({"sentence": "a" * 4001}, 422, "4,001 characters, but at most 4,000"),
         ({"sentence": "  "}, 422, "empty"),
         ({"sentence": SENTENCE, "target": "A " * 61}, 422, "target has 61 words"),
-        ({"sentence": SENTENCE, "target": "A B"}, 422, "4 source words and 2 output words"),
+        ({"sentence": SENTENCE, "target": "A B"}, 422, "4 source tokens and 2 output tokens"),
         ({"sentence": "a " * 40_000}, 413, "larger than 65,536 bytes"),
         ({"sentence": SENTENCE, "run": "../../etc"}, 404, "no run of that name"),
         ({"sentence": SENTENCE, "checkpoint": "../../model"}, 404, "no checkpoint of that name"),

@@ -120,7 +120,7 @@ def test_an_output_is_explained(open_page):
     page.get_by_label("Explain this output instead").fill("A B")
     type_sentence(page, "a b")
     expect_text(output_of(page), "A B")
-    assert "exactly, over all trees" in page.locator(".note").all_text_contents()[-1]
+    assert "summed over all trees" in page.locator(".note").all_text_contents()[-1]
     assert sorted(reordered(page)) == ["a", "b"]
     assert page.locator(".sample").is_hidden()
 

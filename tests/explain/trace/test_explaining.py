@@ -1,4 +1,4 @@
-"""Traces say what is true of the model, for every reorderer and head, with and without a given output."""
+"""Traces tell the truth about the model, for every reorderer and head, with and without a given target."""
 
 import json
 from math import exp, log
@@ -36,7 +36,7 @@ def test_every_model_can_be_explained(reorderer, head):
 
 
 @pytest.mark.parametrize(("reorderer", "head"), PAIRS)
-def test_every_model_explains_a_given_output(reorderer, head):
+def test_every_model_explains_a_given_target(reorderer, head):
     model = make(reorderer, head)
     trace = explain(model, *PAIR)
     assert trace.target_given
@@ -57,7 +57,8 @@ def test_what_is_written_at_the_end_of_a_sentence_is_said(ssnt_model):
     trace = explain(model, "a b", "B A")
     assert trace.at_end == pytest.approx((1, 1), abs=1e-4)
     assert any(
-        note.startswith("Written at the end of the sentence, at no word of it: B A.") for note in trace.notes
+        note.startswith("Written at the end of the sentence, and not at any of its words: B A.")
+        for note in trace.notes
     )
 
 
@@ -78,7 +79,7 @@ def test_a_trained_model_is_sure_of_the_right_order(exact_model):
     assert exp(trace.confidence.order) > 0.9
 
 
-def test_sureness_is_that_of_the_distribution(ssnt_model):
+def test_confidence_is_that_of_the_distribution(ssnt_model):
     trace = explain(ssnt_model, WORDS)
     source = torch.tensor([ssnt_model.source.encode(WORDS.split())])
     with torch.no_grad():
@@ -105,7 +106,7 @@ def test_a_span_is_as_undecided_as_its_options(undecided):
     assert root.entropy == pytest.approx(float(-(options * options.log2()).sum()), abs=1e-4)
 
 
-def test_given_both_sides_everything_is_bayes(exact_model):
+def test_a_given_target_changes_probabilities_by_bayes_rule(exact_model):
     """Against enumeration: p(tree | pair) = p(tree) p(output | order) / p(output)."""
     source, target = "a b c", "C A B"
     trace = explain(exact_model, source, target)
@@ -150,7 +151,7 @@ def test_rescoring_finds_the_best_order(ssnt_model):
         joint = distribution.log_prob(orders[:, None])[:, 0] + likelihoods
     assert trace.order == tuple(orders[int(joint.argmax())].tolist())
     assert trace.confidence.order == pytest.approx(float(joint.max() - joint.logsumexp(0)), abs=1e-4)
-    assert any("6 rescored" in note and "100.0%" in note for note in trace.notes)
+    assert any("best of 6 orders" in note and "100.0%" in note for note in trace.notes)
 
 
 def test_samples_follow_their_seed(ssnt_model):
@@ -186,7 +187,7 @@ def test_what_has_no_distribution_has_no_samples():
     assert compare(model, WORDS) is None
 
 
-def test_three_ways_to_decode_that_differ(undecided):
+def test_three_ways_of_decoding_that_differ(undecided):
     comparison = compare(undecided, "a b c")
     greedy, viterbi, permutation = (variant.trace for variant in comparison.variants)
     assert comparison.orders_differ
@@ -254,7 +255,7 @@ def test_wrong_questions_are_named(exact_model):
         explain(exact_model, "  ")
     with pytest.raises(ValueError, match="target is empty"):
         explain(exact_model, "a b", " ")
-    with pytest.raises(ValueError, match="2 source words and 3 output words"):
+    with pytest.raises(ValueError, match="2 source tokens and 3 output tokens"):
         explain(exact_model, "a b", "A B C")
 
 
@@ -265,7 +266,7 @@ def test_of_several_models_the_first_is_explained(target):
         alone.options.model_copy(update={"ensemble_size": 3}), alone.source, alone.target
     ).eval()
     trace = explain(model, "a b", target)
-    assert any(note.startswith("3 models answer together: the answer") for note in trace.notes)
+    assert any(note.startswith("This is an ensemble of 3 models: the output") for note in trace.notes)
     if target is None:
         (answer,) = model.predict(["a b"], beam=5)
         assert (trace.target, trace.confidence.output) == (

@@ -1,14 +1,18 @@
-"""Lines in a terminal, drawn with Braille characters: two dots wide and four high to a character."""
+"""Lines in a terminal, drawn with Braille characters, each of which is two dots wide and four dots high."""
 
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-"""The bit of every dot, by row and column."""
+"""The bit of each dot in the number of a character, by row and column."""
 BLANK = 0x2800
 
 
-class Canvas:
-    """A field of dots.
+class BrailleCanvas:
+    """A grid of dots.
 
-    >>> canvas = Canvas(columns=3, rows=1)
+    Args:
+        columns: the width in characters.
+        rows: the height in characters.
+
+    >>> canvas = BrailleCanvas(columns=3, rows=1)
     >>> canvas.line((0, 0), (5, 3))
     >>> canvas.rows()
     ['⠑⠢⢄']
@@ -18,15 +22,15 @@ class Canvas:
         self._cells = [[0] * columns for _ in range(rows)]
 
     def line(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """Dots from one place to another, each given as ``(x, y)`` in dots."""
-        across, down = end[0] - start[0], end[1] - start[1]
-        steps = max(round(max(abs(across), abs(down))), 1)
+        """Draw a line between two points, each given as ``(x, y)`` in dots."""
+        width, height = end[0] - start[0], end[1] - start[1]
+        steps = max(round(max(abs(width), abs(height))), 1)
         for step in range(steps + 1):
-            self._dot(round(start[0] + across * step / steps), round(start[1] + down * step / steps))
+            self._dot(round(start[0] + width * step / steps), round(start[1] + height * step / steps))
 
     def _dot(self, x: int, y: int) -> None:
         self._cells[y // 4][x // 2] |= DOTS[y % 4][x % 2]
 
     def rows(self) -> list[str]:
-        """The characters, row by row; empty ones are spaces."""
+        """Return the characters row by row; a character without dots is a space."""
         return ["".join(chr(BLANK + cell) if cell else " " for cell in row) for row in self._cells]

@@ -1,38 +1,42 @@
-"""Traces in words, as HTML: what a picture shows, for those who hear a page, and the figures for all."""
+"""A trace described in words, as HTML: for people who use a screen reader, what the picture shows to others."""
 
 from permalign.explain.render.markup import isolated, safe
-from permalign.explain.render.svg import NAMES
+from permalign.explain.render.svg import RULE_NAMES
 from permalign.explain.render.terminal import probability
 from permalign.explain.trace.records import Node, Trace
 
 
-def figures(trace: Trace) -> list[tuple[str, str, str]]:
-    """How sure the model is: name, value and meaning of what is known."""
-    sure = trace.confidence
+def confidence_rows(trace: Trace) -> list[tuple[str, str, str]]:
+    """Return the name, the value and the meaning of each probability that is known."""
+    confidence = trace.confidence
     rows = [
-        ("output", sure.output, "Probability of the output"),
-        ("tree", sure.derivation, "Probability of the tree"),
-        ("order", sure.order, "Probability of the order, summed over all its trees"),
+        ("output", confidence.output, "Probability of the output"),
+        ("tree", confidence.derivation, "Probability of the tree"),
+        ("order", confidence.order, "Probability of the order, summed over all its trees"),
     ]
     shown = [(name, probability(value), title) for name, value, title in rows if value is not None]
-    if sure.entropy is not None:
+    if confidence.entropy is not None:
         shown.append(
-            ("entropy", f"{sure.entropy:.2f} bits", "Entropy of all trees: 0 bits is no doubt at all")
+            (
+                "entropy",
+                f"{confidence.entropy:.2f} bits",
+                "Entropy of the distribution over trees: 0 bits means no doubt",
+            )
         )
     return shown
 
 
 def confidence_list(trace: Trace) -> str:
-    """How sure the model is, as a list of terms."""
+    """Return the confidence of the model as an HTML list."""
     items = "".join(
         f'<div title="{safe(title)}"><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>'
-        for name, value, title in figures(trace)
+        for name, value, title in confidence_rows(trace)
     )
     return f'<dl class="confidence">{items}</dl>' if items else ""
 
 
-def in_words(trace: Trace) -> str:
-    """Order, segments and tree as paragraphs and lists."""
+def describe(trace: Trace) -> str:
+    """Describe order, segments and tree in paragraphs and lists."""
     parts = []
     if trace.reordered is not None:
         parts.append(f"<p>Read in this order: {isolated(trace.reordered)}</p>")
@@ -49,28 +53,30 @@ def in_words(trace: Trace) -> str:
 
 
 def tree_list(trace: Trace) -> str:
-    """The tree as lists within lists."""
-    written: list[str] = []
-    waiting: list[str | Node] = ["</li></ul>", trace.nodes[0], '<ul class="tree-list"><li>']
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, str):
-            written.append(part)
+    """Return the tree as nested HTML lists; without recursion, because a tree may be deep."""
+    html: list[str] = []
+    pending: list[str | Node] = ["</li></ul>", trace.nodes[0], '<ul class="tree-list"><li>']
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            html.append(item)
             continue
-        words = isolated(trace.source[part.start : part.end])
-        label = "" if part.label is None else f" {safe(part.label)}"
-        if part.rule is None:
-            written.append(words + label)
+        words = isolated(trace.source[item.start : item.end])
+        label = "" if item.label is None else f" {safe(item.label)}"
+        if item.rule is None:
+            html.append(words + label)
             continue
-        sure = "" if part.probability is None else f" ({part.probability:.2f}, {part.entropy or 0:.2f} bits)"
-        written.append(f"{NAMES[part.rule]}{label}{sure}: {words}")
-        waiting.append("</ul>")
-        for child in reversed(part.children):
-            waiting += ["</li>", trace.nodes[child], "<li>"]
-        waiting.append("<ul>")
-    return "".join(written)
+        confidence = (
+            "" if item.probability is None else f" ({item.probability:.2f}, {item.entropy or 0:.2f} bits)"
+        )
+        html.append(f"{RULE_NAMES[item.rule]}{label}{confidence}: {words}")
+        pending.append("</ul>")
+        for child in reversed(item.children):
+            pending += ["</li>", trace.nodes[child], "<li>"]
+        pending.append("<ul>")
+    return "".join(html)
 
 
 def notes_list(trace: Trace) -> str:
-    """What there is not and why, and what is not exact."""
+    """Return the notes as HTML paragraphs."""
     return "".join(f'<p class="note">{isolated(note.split(" "))}</p>' for note in trace.notes)

@@ -10,56 +10,56 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from permalign.errors import PermalignError
-from permalign.explain.render.heatmap import with_end
+from permalign.explain.render.heatmap import alignment_table
 from permalign.explain.trace.records import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 3.3
-"""Of a column of a paper, in inches."""
+"""The width of a column of a paper, in inches."""
 STYLE: Any = {
     "font.size": 8,
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "lines.linewidth": 1.2,
-    "pdf.fonttype": 42,  # text stays text, which publishers ask for
+    "pdf.fonttype": 42,  # embeds text as text, as publishers require
     "svg.fonttype": "none",
 }
 
 
 def expected_matrix(trace: Trace) -> "Figure":
-    """How probable each place is for each word; places from top to bottom, words from left to right.
+    """Draw how probable each position is for each word: positions from top to bottom, words from left to right.
 
     Raises:
-        ValueError: the trace has no such matrix.
+        ValueError: the trace has no expected matrix.
     """
     if trace.matrix is None:
         raise ValueError("this trace has no expected matrix: its reorderer has no distribution over orders.")
-    places = [str(place) for place in range(1, len(trace.matrix) + 1)]
-    return _matrix(trace.matrix, places, trace.source, "place", "word")
+    positions = [str(position) for position in range(1, len(trace.matrix) + 1)]
+    return _matrix_figure(trace.matrix, positions, trace.source, "position", "word")
 
 
 def alignment(trace: Trace) -> "Figure":
-    """How probable it is that each source word stands behind each word of the output.
+    """Draw how probable it is that each source word stands behind each word of the output.
 
     Raises:
         ValueError: the trace has no alignment.
     """
     if trace.alignment is None:
         raise ValueError("this trace has no alignment: its head has none, or it has no discrete order.")
-    return _matrix(*with_end(trace), "output", "source")
+    return _matrix_figure(*alignment_table(trace), "output", "source")
 
 
 def accuracy_by_length(results: Mapping[str, Iterable[tuple[int, bool]]]) -> "Figure":
-    """Accuracy over the length of sentences, a line for each model.
+    """Draw the accuracy over the length of sentences, with a line for each model.
 
     Args:
-        results: by the name of a model, the length of every sentence and whether its answer was correct.
+        results: for the name of each model, the length of every sentence and whether its output was correct.
     """
     if not results:
-        raise ValueError("results is empty; give at least one model's.")
+        raise ValueError("results is empty; give the results of at least one model.")
     with _style():
         figure = _figure(WIDTH, 0.62 * WIDTH)
         axes = figure.add_subplot()
@@ -78,29 +78,29 @@ def accuracy_by_length(results: Mapping[str, Iterable[tuple[int, bool]]]) -> "Fi
 
 
 def save(figure: "Figure", path: str | Path) -> None:
-    """Write a figure, as its file's ending says; text stays text that can be searched and copied."""
+    """Write a figure in the format of the file's suffix; its text can be searched and copied."""
     with _style():
         figure.savefig(path)
 
 
-def _matrix(
-    values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], down: str, across: str
+def _matrix_figure(
+    values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], ylabel: str, xlabel: str
 ) -> "Figure":
     with _style():
         height = WIDTH * (len(rows) + 2) / (len(columns) + 2)
         figure = _figure(WIDTH, min(max(height, 1.2), 2 * WIDTH))
         axes = figure.add_subplot()
         image = axes.imshow(values, cmap="Greys", vmin=0.0, vmax=1.0)
-        axes.set_xticks(range(len(columns)), [_plain(name) for name in columns], rotation=90)
-        axes.set_yticks(range(len(rows)), [_plain(name) for name in rows])
+        axes.set_xticks(range(len(columns)), [_escape(name) for name in columns], rotation=90)
+        axes.set_yticks(range(len(rows)), [_escape(name) for name in rows])
         axes.tick_params(length=0)
-        axes.set(xlabel=across, ylabel=down)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
         figure.colorbar(image, ax=axes, shrink=0.7, label="probability")
         return figure
 
 
-def _plain(name: str) -> str:
-    """A name that matplotlib does not take for a formula."""
+def _escape(name: str) -> str:
+    """Escape what matplotlib would read as a formula."""
     return name.replace("$", r"\$")
 
 

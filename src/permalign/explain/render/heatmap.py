@@ -1,4 +1,4 @@
-"""Probabilities as squares: where each token stands, and which token stands behind which output word."""
+"""Heat maps as SVG: where each token stands, and which token stands behind which output word."""
 
 from collections.abc import Sequence
 
@@ -10,36 +10,38 @@ SIZE = 13.0
 
 
 def heatmaps(trace: Trace) -> str:
-    """The matrices of a trace as HTML, folded; nothing where there are none."""
+    """Return the matrices of a trace as HTML elements that are closed at first; empty if there are none."""
     parts = []
     if trace.matrix is not None and len(trace.source) > 1:
-        places = [str(place) for place in range(1, len(trace.matrix) + 1)]
-        drawn = heatmap(trace.matrix, places, trace.source, "place")
-        parts.append(_folded("Where each word stands", drawn))
+        positions = [str(position) for position in range(1, len(trace.matrix) + 1)]
+        drawn = heatmap(trace.matrix, positions, trace.source, "position")
+        parts.append(_details("Where each word stands", drawn))
     if trace.alignment is not None:
-        drawn = heatmap(*with_end(trace), "output word")
-        parts.append(_folded("What stands behind each output word", drawn))
+        drawn = heatmap(*alignment_table(trace), "output word")
+        parts.append(_details("What stands behind each output word", drawn))
     return "".join(parts)
 
 
 END = "(end of sentence)"
 
 
-def with_end(trace: Trace) -> tuple[Sequence[Sequence[float]], Sequence[str], Sequence[str]]:
-    """The alignment with its rows' and columns' names: a last column for the end of the sentence, if words come of it.
+def alignment_table(trace: Trace) -> tuple[Sequence[Sequence[float]], Sequence[str], Sequence[str]]:
+    """Return the alignment with the names of its rows and columns; the last column may be the end of the sentence.
 
-    >>> with_end(Trace(("a",), ("b",), alignment=((0.25,),), at_end=(0.75,)))
+    >>> alignment_table(Trace(("a",), ("b",), alignment=((0.25,),), at_end=(0.75,)))
     ([(0.25, 0.75)], ('b',), ('a', '(end of sentence)'))
     """
     rows = trace.alignment or ()
     if trace.at_end is None:
         return rows, trace.target, trace.source
-    longer = [(*row, end) for row, end in zip(rows, trace.at_end, strict=True)]
-    return longer, trace.target, (*trace.source, END)
+    extended = [(*row, end) for row, end in zip(rows, trace.at_end, strict=True)]
+    return extended, trace.target, (*trace.source, END)
 
 
-def heatmap(values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], what: str) -> str:
-    """A matrix of probabilities as SVG, darker where they are higher; every square says its own."""
+def heatmap(
+    values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], row_kind: str
+) -> str:
+    """Draw a matrix of probabilities, darker where they are higher; the title of each square gives its value."""
     left = max(text_width(shortened(name)) for name in rows) * SIZE + 12
     top = max(text_width(shortened(name)) for name in columns) * SIZE + 12
     parts = []
@@ -48,7 +50,7 @@ def heatmap(values: Sequence[Sequence[float]], rows: Sequence[str], columns: Seq
         parts.append(element("text", safe(shortened(name)), x=left - 8, y=y + CELL / 2, class_="row"))
         for column, value in enumerate(values[row]):
             if value >= 0.005:
-                parts.append(_square(left + CELL * column, y, value, f"{what} {name}: {columns[column]}"))
+                parts.append(_square(left + CELL * column, y, value, f"{row_kind} {name}: {columns[column]}"))
     for column, name in enumerate(columns):
         at = f"translate({left + CELL * (column + 0.5):.1f} {top - 8:.1f}) rotate(-90)"
         parts.append(element("text", safe(shortened(name)), transform=at, class_="column"))
@@ -66,13 +68,13 @@ def heatmap(values: Sequence[Sequence[float]], rows: Sequence[str], columns: Seq
     )
 
 
-def _square(x: float, y: float, value: float, what: str) -> str:
-    title = element("title", safe(f"{what}, {value:.2f}"))
+def _square(x: float, y: float, value: float, name: str) -> str:
+    title = element("title", safe(f"{name}, {value:.2f}"))
     inner = CELL - 2
     return element(
         "rect", title, x=x + 1, y=y + 1, width=inner, height=inner, rx=3, class_="cell", fill_opacity=value
     )
 
 
-def _folded(title: str, drawn: str) -> str:
+def _details(title: str, drawn: str) -> str:
     return f'<details><summary>{safe(title)}</summary><div class="scroller">{drawn}</div></details>'

@@ -1,4 +1,4 @@
-"""Text inside HTML and SVG: escaped, and without characters that no document may have."""
+"""Text inside HTML and SVG: escaped, and without characters that documents may not contain."""
 
 import re
 from collections.abc import Iterable
@@ -6,14 +6,14 @@ from html import escape
 from unicodedata import category, combining, east_asian_width
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML cannot hold: control characters and halves of characters."""
+"""Characters that XML does not allow: control characters and lone surrogates."""
 
-LONGEST = 26
-"""How many characters of a word are drawn; the rest is in its title."""
+MAX_CHARACTERS = 26
+"""How many characters of a word are drawn; its title has all of them."""
 
 
 def safe(text: object) -> str:
-    r"""A text as it may stand in an element or in a quoted attribute.
+    r"""Escape a text for an element or a quoted attribute.
 
     >>> safe("<b>'x' & \x00</b>")
     '&lt;b&gt;&#x27;x&#x27; &amp; �&lt;/b&gt;'
@@ -22,7 +22,7 @@ def safe(text: object) -> str:
 
 
 def isolated(words: Iterable[str]) -> str:
-    """Words with spaces between them, each of them unable to turn those beside it around.
+    """Join words with spaces; the text direction of each word does not affect the others.
 
     >>> isolated(["a", "b"])
     '<bdi>a</bdi> <bdi>b</bdi>'
@@ -31,35 +31,40 @@ def isolated(words: Iterable[str]) -> str:
 
 
 def element(name: str, content: str = "", /, **attributes: object) -> str:
-    """An element; underscores of attributes become hyphens, None leaves one out, the content is markup already.
+    """Return an element.
+
+    Args:
+        name: the name of the element.
+        content: markup, already escaped.
+        **attributes: underscores in names become hyphens; an attribute that is None is left out.
 
     >>> element("text", safe("a<b"), class_="word", data_token=3, x=1.50)
     '<text class="word" data-token="3" x="1.5">a&lt;b</text>'
     """
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+    attribute_text = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_attribute_value(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
+    return f"<{name}{attribute_text}>{content}</{name}>" if content else f"<{name}{attribute_text}/>"
 
 
-def _value(value: object) -> str:
+def _attribute_value(value: object) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else safe(value)
 
 
 def shortened(word: str) -> str:
-    """A word that fits into a picture: its middle is left out if it is long.
+    """Replace the middle of a long word by an ellipsis, so that it fits into a picture.
 
     >>> shortened("donaudampfschifffahrtsgesellschaft")
     'donaudampfsch…sgesellschaft'
     """
-    half = LONGEST // 2
-    return word if len(word) <= LONGEST else f"{word[:half]}…{word[-half:]}"
+    half = MAX_CHARACTERS // 2
+    return word if len(word) <= MAX_CHARACTERS else f"{word[:half]}…{word[-half:]}"
 
 
 def text_width(text: str) -> float:
-    """About how wide a text is in a sans serif face, in units of the size of its letters."""
+    """Estimate how wide a text is in a sans-serif font, in units of the font size."""
     return sum(map(_letter_width, text))
 
 

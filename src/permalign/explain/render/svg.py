@@ -1,7 +1,7 @@
-"""Traces as SVG: the tree over the sentence, its words on their way to a new order, the segments below.
+"""Traces as SVG: the tree above the sentence, lines from its words to their new positions, the segments below.
 
-Markup has classes and geometry alone, no inline style: a page brings `picture.css`, a file of its own carries it.
-What belongs to a token or an output word says so (``data-tokens``, ``data-words``), so that a page can light it up.
+The markup has only classes and geometry, no inline style: a page loads `picture.css`, a standalone file contains it.
+Elements name their source tokens and output words (``data-tokens``, ``data-words``), so that a page can highlight them.
 """
 
 from collections.abc import Sequence
@@ -9,31 +9,36 @@ from importlib.resources import files
 
 from permalign.explain.render.markup import element, safe, shortened
 from permalign.explain.render.svg_layout import GAP, MARGIN, ROW, Box, Column, Layout, heights, lay_out
-from permalign.explain.render.terminal import name_of
+from permalign.explain.render.terminal import node_text
 from permalign.explain.trace.records import Node, Trace
 
-NAMES = {"S": "straight", "I": "inverted"}
+RULE_NAMES = {"S": "straight", "I": "inverted"}
 ICONS = {
     "straight": "M-4 0H4M1.2 -2.8L4 0L1.2 2.8",
     "inverted": "M-4 -2.5H4M1.7 -4.8L4 -2.5L1.7 -.2M4 2.5H-4M-1.7 .2L-4 2.5L-1.7 4.8",
 }
-RADIUS = 9.0
-DOUBT = 0.95
-"""A node less probable than that has its probability written beside it."""
+NODE_RADIUS = 9.0
+LEAST_CERTAIN = 0.95
+"""The probability of a node is written beside it if it is lower than this."""
 
 
 def svg(trace: Trace, *, standalone: bool = True) -> str:
-    """The picture of a trace; standalone with its style (dark on white, whatever the system), as a file needs it."""
+    """Draw a trace.
+
+    Args:
+        trace: the trace to draw.
+        standalone: whether to include the style sheet, as a file of its own needs it: dark on white everywhere.
+    """
     layout = lay_out(trace)
-    parts = [
-        _names(trace, layout),
-        element("g", _tree(trace, layout), class_="tree"),
-        element("g", _lines(trace, layout), class_="lines"),
-        element("g", "".join(_source(trace, layout)), class_="source"),
-        element("g", _segments(trace, layout), class_="segments"),
-        element("g", _reordered(trace, layout), class_="reordered"),
+    groups = [
+        _row_names(layout),
+        element("g", _tree_markup(trace, layout), class_="tree"),
+        element("g", _crossing_lines(trace, layout), class_="lines"),
+        element("g", _source_words(trace, layout), class_="source"),
+        element("g", _output_words(trace, layout), class_="segments"),
+        element("g", _reordered_words(trace, layout), class_="reordered"),
     ]
-    content = element("title", safe(_summary(trace))) + "".join(parts)
+    content = element("title", safe(_summary(trace))) + "".join(groups)
     if standalone:
         content = element("style", style()) + content
     return element(
@@ -50,7 +55,7 @@ def svg(trace: Trace, *, standalone: bool = True) -> str:
 
 
 def style() -> str:
-    """The style sheet of pictures, without that for pages that turn dark."""
+    """Read the style sheet of pictures, without the one for dark pages."""
     return (files("permalign.explain.render") / "static" / "picture.css").read_text(encoding="utf-8")
 
 
@@ -59,8 +64,8 @@ def _summary(trace: Trace) -> str:
     return words if trace.reordered is None else f"{words}, read as: {' '.join(trace.reordered)}"
 
 
-def _names(trace: Trace, layout: Layout) -> str:
-    """What each row is."""
+def _row_names(layout: Layout) -> str:
+    """Write what each row shows."""
     rows = [("sentence", layout.source_y)]
     if layout.reordered is not None:
         rows.append(("reordered", layout.reordered_y))
@@ -70,52 +75,56 @@ def _names(trace: Trace, layout: Layout) -> str:
     return element("g", "".join(texts), aria_hidden="true")
 
 
-def _tree(trace: Trace, layout: Layout) -> str:
-    """Branches first, so that nodes lie on them; then nodes from the leaves up, as the tree grows."""
-    found = heights(trace.nodes)
-    branches, nodes, away = [], [], {}
-    for place, node in enumerate(trace.nodes):
-        x, y = layout.nodes[place]
+def _tree_markup(trace: Trace, layout: Layout) -> str:
+    """Draw the branches first, so that the nodes lie on top of them."""
+    node_heights = heights(trace.nodes)
+    branches, nodes = [], []
+    side = {}  # of a leaf's label: -1 for the left, 1 for the right of its branch
+    for index, node in enumerate(trace.nodes):
+        x, y = layout.nodes[index]
         for child in node.children:
             to_x, to_y = layout.nodes[child]
-            away[child] = -1 if to_x < x else 1
+            side[child] = -1 if to_x < x else 1
             branches.append(
                 element(
-                    "path", class_="branch", d=_path("M", x, y, "L", to_x, to_y), data_height=found[place]
+                    "path",
+                    class_="branch",
+                    d=_path("M", x, y, "L", to_x, to_y),
+                    data_height=node_heights[index],
                 )
             )
         if node.rule is not None:
-            nodes.append(_node(node, trace.source, (x, y), found[place], _split(trace, node)))
+            nodes.append(_inner_node(node, (x, y), node_heights[index], _describe_split(trace, node)))
         elif node.end - node.start > 1 or node.label is not None:
-            nodes.append(_leaf(node, trace.source, layout, (x, y), away.get(place, 1)))
+            nodes.append(_leaf(node, trace.source, layout, (x, y), side.get(index, 1)))
     return element("g", "".join(branches), aria_hidden="true") + "".join(nodes)
 
 
-def _split(trace: Trace, node: Node) -> str:
-    """The two parts of a node, as they come to stand."""
-    parts = [trace.nodes[child] for child in node.children]
+def _describe_split(trace: Trace, node: Node) -> str:
+    """Describe the children of a node in their new order."""
+    children = [trace.nodes[child] for child in node.children]
     if node.rule == "I":
-        parts.reverse()
-    return ", then ".join(f"“{' '.join(trace.source[part.start : part.end])}”" for part in parts)
+        children.reverse()
+    return ", then ".join(f"“{' '.join(trace.source[child.start : child.end])}”" for child in children)
 
 
-def _node(node: Node, words: Sequence[str], at: tuple[float, float], height: int, split: str) -> str:
-    kind = NAMES[node.rule or "S"]
-    sure = (
+def _inner_node(node: Node, at: tuple[float, float], height: int, split: str) -> str:
+    kind = RULE_NAMES[node.rule or "S"]
+    confidence = (
         ""
         if node.probability is None
         else f", probability {node.probability:.2f}, {node.entropy or 0:.2f} bits"
     )
     label = "" if node.label is None else f" {node.label}"
     content = [
-        element("title", safe(f"{kind}{label}: {split}{sure}")),
-        element("circle", r=RADIUS, class_="disc"),
+        element("title", safe(f"{kind}{label}: {split}{confidence}")),
+        element("circle", r=NODE_RADIUS, class_="disc"),
         element("path", d=ICONS[kind], class_="icon"),
     ]
     if node.label is not None:
-        content.append(element("text", safe(shortened(node.label)), x=-RADIUS - 4, class_="label"))
-    if node.probability is not None and node.probability < DOUBT:
-        content.append(element("text", f"{node.probability:.2f}"[1:], x=RADIUS + 4, class_="doubt"))
+        content.append(element("text", safe(shortened(node.label)), x=-NODE_RADIUS - 4, class_="label"))
+    if node.probability is not None and node.probability < LEAST_CERTAIN:
+        content.append(element("text", f"{node.probability:.2f}"[1:], x=NODE_RADIUS + 4, class_="uncertain"))
     return element(
         "g",
         "".join(content),
@@ -127,25 +136,28 @@ def _node(node: Node, words: Sequence[str], at: tuple[float, float], height: int
     )
 
 
-def _leaf(node: Node, words: Sequence[str], layout: Layout, at: tuple[float, float], away: int) -> str:
-    """A bracket over the words of a leaf that has several, or its name: on the side where no branch comes from."""
+def _leaf(node: Node, words: Sequence[str], layout: Layout, at: tuple[float, float], side: int) -> str:
+    """Draw a bracket over the words of a leaf, and its label on the side away from its branch."""
     left, right = layout.source[node.start].left, layout.source[node.end - 1].right
-    content = element("title", safe(name_of(node, words)))
+    content = element("title", safe(node_text(node, words)))
     content += element("path", d=_path("M", left, at[1], "H", right), class_="bracket")
     if node.label is not None:
-        side = "label leaf" if away > 0 else "label"
-        content += element("text", safe(shortened(node.label)), x=at[0] + 6 * away, y=at[1] - 8, class_=side)
+        classes = "label leaf" if side > 0 else "label"
+        content += element(
+            "text", safe(shortened(node.label)), x=at[0] + 6 * side, y=at[1] - 8, class_=classes
+        )
     return element("g", content, class_="leaf", aria_hidden="true")
 
 
-def _source(trace: Trace, layout: Layout) -> list[str]:
-    return [
+def _source_words(trace: Trace, layout: Layout) -> str:
+    words = (
         _word(word, layout.source[token], layout.source_y, token, unknown=token in trace.unknown)
         for token, word in enumerate(trace.source)
-    ]
+    )
+    return "".join(words)
 
 
-def _word(word: str, box: Box, y: float, token: int, unknown: bool = False, **more: object) -> str:
+def _word(word: str, box: Box, y: float, token: int, unknown: bool = False, **attributes: object) -> str:
     title = f"{word} (not in the vocabulary)" if unknown else word
     content = element("title", safe(title)) if unknown or word != shortened(word) else ""
     content += element(
@@ -159,14 +171,14 @@ def _word(word: str, box: Box, y: float, token: int, unknown: bool = False, **mo
     )
     content += element("text", safe(shortened(word)), x=box.x, y=y, class_="text")
     classes = "word unknown" if unknown else "word"
-    return element("g", content, class_=classes, data_tokens=token, **more)
+    return element("g", content, class_=classes, data_tokens=token, **attributes)
 
 
-def _lines(trace: Trace, layout: Layout) -> str:
-    """From each word to its new place."""
+def _crossing_lines(trace: Trace, layout: Layout) -> str:
+    """Draw a line from each word to its new position."""
     if layout.reordered is None or trace.order is None:
         return ""
-    crossing = _crossing(trace.order)
+    crossing = _crossing_tokens(trace.order)
     top, bottom = layout.source_y + ROW / 2, layout.reordered_y - ROW / 2
     middle = (top + bottom) / 2
     paths = []
@@ -178,10 +190,10 @@ def _lines(trace: Trace, layout: Layout) -> str:
     return element("g", "".join(paths), aria_hidden="true")
 
 
-def _crossing(order: Sequence[int]) -> set[int]:
-    """Tokens whose line crosses another one: some token that came before now stands behind, or the reverse.
+def _crossing_tokens(order: Sequence[int]) -> set[int]:
+    """Find the tokens whose line crosses another line: they change places with some other token.
 
-    >>> sorted(_crossing([0, 2, 1, 3]))
+    >>> sorted(_crossing_tokens([0, 2, 1, 3]))
     [1, 2]
     """
     crossing, highest = set(), -1
@@ -197,32 +209,33 @@ def _crossing(order: Sequence[int]) -> set[int]:
     return crossing
 
 
-def _reordered(trace: Trace, layout: Layout) -> str:
-    """The words at their new places; how far they came is noted, so that a page can let them move."""
+def _reordered_words(trace: Trace, layout: Layout) -> str:
+    """Draw the words at their new positions; ``data-from`` says where they came from, so that a page can move them."""
     if layout.reordered is None or trace.order is None:
         return ""
     words = []
     for token in trace.order:
         box = layout.reordered[token]
-        away = f"{layout.source[token].x - box.x:.1f} {layout.source_y - layout.reordered_y:.1f}"
-        words.append(_word(trace.source[token], box, layout.reordered_y, token, data_from=away))
+        offset = f"{layout.source[token].x - box.x:.1f} {layout.source_y - layout.reordered_y:.1f}"
+        words.append(_word(trace.source[token], box, layout.reordered_y, token, data_from=offset))
     return element("g", "".join(words), aria_hidden="true")
 
 
-def _segments(trace: Trace, layout: Layout) -> str:
+def _output_words(trace: Trace, layout: Layout) -> str:
+    """Draw the segments, or the plain output of a head without segments."""
     if layout.columns:
         return "".join(_segment(trace, layout, column) for column in layout.columns)
     words = (
         element(
-            "text", safe(shortened(word)), x=layout.target[place].x, y=layout.target_y, class_="text written"
+            "text", safe(shortened(word)), x=layout.target[index].x, y=layout.target_y, class_="text written"
         )
-        for place, word in enumerate(trace.target)
+        for index, word in enumerate(trace.target)
     )
     return "".join(words)
 
 
 def _segment(trace: Trace, layout: Layout, column: Column) -> str:
-    """Output words on a card, tied to the source words behind them."""
+    """Draw output words on a card, tied to the source words behind them."""
     sources = " ".join(trace.source[token] for token in column.source)
     targets = " ".join(trace.target[word] for word in column.target)
     content = element("title", safe(f"{sources or 'nothing'} → {targets or 'nothing'}"))
@@ -263,7 +276,7 @@ def _card(box: Box, y: float, kind: str) -> str:
 
 
 def _ribbon(above: Box, below: Box, top: float, bottom: float) -> str:
-    """A band between the two cards of a segment, narrower at its waist."""
+    """Draw a band between the two cards of a segment."""
     middle = (top + bottom) / 2
     (left, right), (to_left, to_right) = (above.left, above.right), (below.left, below.right)
     curve = _path(

@@ -6,19 +6,19 @@ from dataclasses import replace
 from math import exp
 from unicodedata import category, combining, east_asian_width
 
-from permalign.explain.render.braille import Canvas
+from permalign.explain.render.braille import BrailleCanvas
 from permalign.explain.trace.records import Comparison, Node, Trace
 from permalign.structures.derivations import MARKS
 
-STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal obeys instead of showing it."""
+CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal obeys instead of showing them."""
 
-NARROWEST, WIDEST = 10, 30
-"""How many characters the crossing lines may take."""
+MIN_WIDTH, MAX_WIDTH = 10, 30
+"""How many characters wide the crossing lines may be."""
 
 
 def text(trace: Trace) -> str:
-    """Output, tree, crossing lines, segments and how sure the model is, in paragraphs.
+    """Return output, tree, crossing lines, segments and confidence as paragraphs.
 
     >>> nodes = (Node(0, 2, "I", None, (1, 2), 0.9, 0.47), Node(0, 1, None), Node(1, 2, None))
     >>> print(text(Trace(("saw", "her"), ("VIO", "LA"), order=(1, 0), nodes=nodes)))
@@ -34,73 +34,73 @@ def text(trace: Trace) -> str:
       her ⠤⠔⠒⠒⠉⠉⠒⠒⠢⠤ saw
     """
     trace = printable(trace)
-    parts = [
+    paragraphs = [
         _headline(trace),
-        *tree_and_order(trace),
+        "\n".join(_tree_lines(trace)) if trace.nodes else "",
+        "" if trace.order is None else "\n".join(_crossing_lines(trace, trace.order)),
         _segments(trace),
         _confidence(trace),
-        _notes(trace),
+        "\n".join(f"note: {note}" for note in trace.notes),
     ]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
 def printable(trace: Trace) -> Trace:
-    r"""The trace without what would steer a terminal: control characters, changes of direction, halves of characters.
+    r"""Replace characters that would control a terminal: escapes, changes of text direction, lone surrogates.
 
     >>> printable(Trace(("a\x1b[2J", "b"), ())).source
     ('a�[2J', 'b')
     """
     source, target, notes = (
-        tuple(STEERING.sub("\ufffd", word) for word in words)
+        tuple(CONTROL_CHARACTERS.sub("\ufffd", word) for word in words)
         for words in (trace.source, trace.target, trace.notes)
     )
     return replace(trace, source=source, target=target, notes=notes)
 
 
-def tree_and_order(trace: Trace) -> list[str]:
-    """The two paragraphs that depend on the way of decoding alone."""
-    parts = []
-    if trace.nodes:
-        parts.append("\n".join(_tree(trace)))
-    if trace.order is not None:
-        parts.append("\n".join(_crossing(trace, trace.order)))
-    return parts
-
-
-def compared(comparison: Comparison) -> str:
-    """Ways to decode side by side where they differ, and in one line where they do not."""
+def comparison_text(comparison: Comparison) -> str:
+    """Return the ways of decoding side by side if their trees differ, and one line if they do not."""
     if not comparison.trees_differ:
         return "Greedy, Viterbi and the most probable permutation agree on the tree."
-    blocks = [_variant(variant.name, printable(variant.trace)) for variant in comparison.variants]
-    proven = "proven" if comparison.gap == 0 else f"another may have {comparison.gap:.3f} more"
+    blocks = [_variant_lines(variant.name, printable(variant.trace)) for variant in comparison.variants]
+    certificate = (
+        "The most probable order is proven to be the best."
+        if comparison.gap == 0
+        else f"Another order may be more probable by up to {comparison.gap:.3f}."
+    )
     if not comparison.orders_differ:
-        verdict = "The trees differ, the orders do not."
+        verdict = "The trees differ, but the orders do not."
     elif not comparison.outputs_differ:
-        verdict = "The orders differ, the outputs do not."
+        verdict = "The orders differ, but the outputs do not."
     else:
         verdict = "The outputs differ."
-    return f"Ways to decode. {verdict} The most probable order is {proven}.\n\n{beside(blocks)}"
+    return f"Ways to decode. {verdict} {certificate}\n\n{side_by_side(blocks)}"
 
 
-def beside(blocks: Sequence[Sequence[str]], gap: str = "   ") -> str:
-    """Blocks of lines next to each other.
+def side_by_side(blocks: Sequence[Sequence[str]], gap: str = "   ") -> str:
+    """Join blocks of lines next to each other.
 
-    >>> print(beside([["a", "bcd"], ["e"]], gap=" | "))
+    >>> print(side_by_side([["a", "bcd"], ["e"]], gap=" | "))
     a   | e
     bcd |
     """
     height = max(len(block) for block in blocks)
     columns = []
     for block in blocks:
-        wide = max((display_width(line) for line in block), default=0)
-        columns.append([padded(line, wide) for line in [*block, *[""] * (height - len(block))]])
+        width = max((display_width(line) for line in block), default=0)
+        columns.append([padded(line, width) for line in [*block, *[""] * (height - len(block))]])
     return "\n".join(gap.join(row).rstrip() for row in zip(*columns, strict=True))
 
 
-def _variant(name: str, trace: Trace) -> list[str]:
-    sure = trace.confidence
-    lines = [name, f"tree {_probability(sure.derivation)}  order {_probability(sure.order)}", ""]
-    return [*lines, *_tree(trace, judged=False)[1:], "", *_wrapped("→ " + " ".join(trace.target))]
+def _variant_lines(name: str, trace: Trace) -> list[str]:
+    tree, order = _probability(trace.confidence.derivation), _probability(trace.confidence.order)
+    lines = [name, f"tree {tree}  order {order}", ""]
+    return [
+        *lines,
+        *_tree_lines(trace, with_probabilities=False)[1:],
+        "",
+        *_wrapped("→ " + " ".join(trace.target)),
+    ]
 
 
 def _wrapped(line: str, width: int = 32) -> list[str]:
@@ -113,49 +113,52 @@ def _wrapped(line: str, width: int = 32) -> list[str]:
 
 
 def _headline(trace: Trace) -> str:
-    given = " (given)" if trace.target_given else ""
+    given = " (given target)" if trace.target_given else ""
     return f"{' '.join(trace.source)} → {' '.join(trace.target) or '∅'}{given}"
 
 
-def _tree(trace: Trace, judged: bool = True) -> list[str]:
-    """One node a line; behind an inner one, its option's probability and its span's entropy."""
-    drawn, waiting = [], [(trace.nodes[0], "", "")]
-    while waiting:
-        node, stem, below = waiting.pop()
-        drawn.append((node, "  " + stem + name_of(node, trace.source)))
+def _tree_lines(trace: Trace, with_probabilities: bool = True) -> list[str]:
+    """Draw one node per line; an inner node is followed by its probability and the entropy of its span."""
+    drawn, pending = [], [(trace.nodes[0], "", "")]
+    while pending:
+        node, stem, below = pending.pop()
+        drawn.append((node, "  " + stem + node_text(node, trace.source)))
         stems = [(below + "├─ ", below + "│  ")] * (len(node.children) - 1) + [(below + "└─ ", below + "   ")]
-        branches = [(trace.nodes[child], *stems[place]) for place, child in enumerate(node.children)]
-        waiting.extend(reversed(branches))
+        branches = [
+            (trace.nodes[child], *child_stems)
+            for child, child_stems in zip(node.children, stems, strict=False)
+        ]
+        pending.extend(reversed(branches))
     title = "Tree (→ straight, ⇄ inverted)"
-    if not judged or all(node.probability is None for node, _ in drawn):
+    if not with_probabilities or all(node.probability is None for node, _ in drawn):
         return [title, *(line for _, line in drawn)]
-    wide = max(len(title), *(display_width(line) for _, line in drawn)) + 2
-    judgements = [
+    width = max(len(title), *(display_width(line) for _, line in drawn)) + 2
+    probabilities = [
         "" if node.probability is None else f"{node.probability:8.2f}{node.entropy or 0:8.2f}"
         for node, _ in drawn
     ]
-    lines = (padded(line, wide) + judged for (_, line), judged in zip(drawn, judgements, strict=True))
-    return [padded(title, wide) + f"{'p':>8}{'bits':>8}", *(line.rstrip() for line in lines)]
+    lines = (padded(line, width) + numbers for (_, line), numbers in zip(drawn, probabilities, strict=True))
+    return [padded(title, width) + f"{'p':>8}{'bits':>8}", *(line.rstrip() for line in lines)]
 
 
-def name_of(node: Node, words: Sequence[str]) -> str:
-    """A node in words: its rule, or what it covers; a label stands in brackets."""
-    name = " ".join(words[node.start : node.end]) if node.rule is None else MARKS[node.rule]
-    return name if node.label is None else f"{name} [{node.label}]"
+def node_text(node: Node, words: Sequence[str]) -> str:
+    """Return the rule of a node, or the words of a leaf, followed by its label in brackets."""
+    text = " ".join(words[node.start : node.end]) if node.rule is None else MARKS[node.rule]
+    return text if node.label is None else f"{text} [{node.label}]"
 
 
-def _crossing(trace: Trace, order: Sequence[int]) -> list[str]:
-    """The words one below the other, before and after, with a line from each to its new place."""
-    words, places = trace.source, len(order)
-    furthest = max(abs(place - token) for place, token in enumerate(order))
-    columns = min(max(NARROWEST, 3 * furthest), WIDEST)
-    canvas = Canvas(columns, places)
-    for place, token in enumerate(order):
-        canvas.line((0, 4 * token + 2), (2 * columns - 1, 4 * place + 2))
-    wide = max(map(display_width, words))
+def _crossing_lines(trace: Trace, order: Sequence[int]) -> list[str]:
+    """List the words before and after reordering, with a line from each word to its new position."""
+    words = trace.source
+    furthest = max(abs(position - token) for position, token in enumerate(order))
+    columns = min(max(MIN_WIDTH, 3 * furthest), MAX_WIDTH)
+    canvas = BrailleCanvas(columns, len(order))
+    for position, token in enumerate(order):
+        canvas.line((0, 4 * token + 2), (2 * columns - 1, 4 * position + 2))
+    width = max(map(display_width, words))
     rows = zip(words, canvas.rows(), order, strict=True)
     lines = (
-        f"  {' ' * (wide - display_width(word))}{word} {drawn} {words[token]}" for word, drawn, token in rows
+        f"  {' ' * (width - display_width(word))}{word} {drawn} {words[token]}" for word, drawn, token in rows
     )
     return ["Order", *lines]
 
@@ -164,28 +167,26 @@ def _segments(trace: Trace) -> str:
     if not trace.segments:
         return ""
     drawn = [segment.draw(trace.source, trace.target).split(" → ", 1) for segment in trace.segments]
-    wide = max(display_width(source) for source, _ in drawn)
-    lines = [f"  {padded(source, wide)} → {target}" for source, target in drawn]
+    width = max(display_width(source) for source, _ in drawn)
+    lines = [f"  {padded(source, width)} → {target}" for source, target in drawn]
     return "\n".join(["Segments", *lines])
 
 
 def _confidence(trace: Trace) -> str:
-    sure, lines = trace.confidence, []
+    confidence = trace.confidence
     rows = [
-        ("the output", sure.output),
-        ("the tree", sure.derivation),
-        ("the order, by all its trees", sure.order),
+        ("the output", confidence.output),
+        ("the tree", confidence.derivation),
+        ("the order, over all its trees", confidence.order),
     ]
-    lines = [f"  {name:<28} {_probability(value)}" for name, value in rows if value is not None]
-    if sure.entropy is not None:
-        lines.append(f"  {'entropy of all trees':<28} {sure.entropy:.2f} bits")
+    lines = [f"  {name:<29} {_probability(value)}" for name, value in rows if value is not None]
+    if confidence.entropy is not None:
+        lines.append(f"  {'entropy over trees':<29} {confidence.entropy:.2f} bits")
     if not lines:
         return ""
-    return "\n".join(["How sure, given both sides" if trace.target_given else "How sure", *lines])
-
-
-def _notes(trace: Trace) -> str:
-    return "\n".join(f"note: {note}" for note in trace.notes)
+    return "\n".join(
+        ["Confidence, given sentence and target" if trace.target_given else "Confidence", *lines]
+    )
 
 
 def _probability(log_prob: float | None) -> str:
@@ -193,7 +194,7 @@ def _probability(log_prob: float | None) -> str:
 
 
 def probability(log_prob: float) -> str:
-    """As people read it: three decimals, or powers of ten where these show nothing.
+    """Format a probability with three decimals, or with an exponent if it is very small.
 
     >>> probability(-0.105), probability(-20.0), probability(0.0)
     ('0.900', '2.1e-09', '1.000')
@@ -203,7 +204,7 @@ def probability(log_prob: float) -> str:
 
 
 def display_width(line: str) -> int:
-    """How many columns of a terminal a text takes: two for East Asian characters, none for accents on others.
+    """Count the columns that a text takes in a terminal: two for East Asian characters, none for combining accents.
 
     >>> display_width("né"), display_width("日本")
     (2, 4)
@@ -217,6 +218,6 @@ def _column_count(character: str) -> int:
     return 2 if east_asian_width(character) in "WF" else 1
 
 
-def padded(line: str, wide: int) -> str:
-    """A text with spaces behind it up to a width."""
-    return line + " " * (wide - display_width(line))
+def padded(line: str, width: int) -> str:
+    """Fill a line with spaces up to a width."""
+    return line + " " * (width - display_width(line))

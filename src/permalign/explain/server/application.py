@@ -30,7 +30,7 @@ from permalign.explain.server.schemas import (
 )
 from permalign.explain.server.served_runs import ModelCache, ServedRun
 from permalign.explain.server.worker import AnswerTimeoutError, ModelWorker
-from permalign.explain.trace.encoded_sentence import finite
+from permalign.explain.trace.building import finite
 from permalign.explain.trace.explaining import compare, explain, sample
 from permalign.explain.trace.records import Comparison
 

@@ -1,1 +1,1 @@
-"""What is said about a sentence: plain data (`records`), and how it is computed from a model."""
+"""What an explanation says: plain data (`records`), and how it is computed from a model."""

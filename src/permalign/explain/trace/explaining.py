@@ -1,11 +1,12 @@
-"""From a model and a sentence to traces: its own choice, samples, and several ways of decoding."""
+"""Explaining a sentence: the model's own output or a given one, samples, and several ways of decoding."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
-from permalign.explain.trace.encoded_sentence import EncodedSentence, build_trace, decode_in_order, read
+from permalign.explain.trace.building import build_trace, decode_in_order
+from permalign.explain.trace.encoded_sentence import EncodedSentence, encode_sentence
 from permalign.explain.trace.forced_target import explain_target
 from permalign.explain.trace.records import Comparison, DecodingVariant, Trace
 from permalign.model import Transducer
@@ -25,19 +26,19 @@ def explain(
     *,
     beam: int = 5,
 ) -> Trace:
-    """How a model gets from a sentence to its output, and how sure it is; with a target, to that output.
+    """Explain how a model gets from a sentence to its output, and how confident it is.
 
     Args:
-        model: any reorderer, any head; what it does not have is left out, and a note says so.
-        sentence: text, cut at white space, or words.
-        target: explain this output instead of the model's own;
+        model: a model with any reorderer and any head; notes say what it does not have.
+        sentence: a text, split at white space, or a sequence of words.
+        target: the output to explain instead of the model's own;
             `permalign.explain.trace.forced_target.explain_target` says what is exact then.
-        beam: how many prefixes to keep in the search for an output.
+        beam: the width of the beam search for the model's own output.
 
     Raises:
-        ValueError: the sentence is empty, or no model of this kind can write the target.
+        ValueError: the sentence is empty, or a model of this kind cannot write the target.
     """
-    encoded = read(model, sentence)
+    encoded = encode_sentence(model, sentence)
     if target is not None:
         return explain_target(encoded, target)
     (prediction,) = model.predict([encoded.words], beam=beam, explain=True)
@@ -49,9 +50,7 @@ def explain(
         derivation = _derivation_of_order(encoded.distribution, explanation.order)
     output = model.target.encode(prediction.tokens)
     trace = build_trace(encoded, derivation, explanation.order, output, prediction.score)
-    if (
-        trace.target != explanation.target
-    ):  # pieces of words that were cut otherwise than the model wrote them
+    if trace.target != explanation.target:  # the model split words into other subwords than encode does
         trace = replace(trace, alignment=None, at_end=None)
     return replace(trace, target=explanation.target, segments=explanation.segments)
 
@@ -59,30 +58,47 @@ def explain(
 def sample(
     model: Transducer, sentence: str | Sequence[str], count: int = 8, *, seed: int = 0, beam: int = 1
 ) -> tuple[Trace, ...]:
-    """Trees drawn from the model's distribution, each with what the head writes when the words stand so.
+    """Draw trees from the model's distribution, each with the output that the head writes in that order.
 
-    Empty for a reorderer without a distribution. The same seed draws the same trees.
+    Args:
+        model: the model.
+        sentence: a text, split at white space, or a sequence of words.
+        count: how many trees to draw.
+        seed: the seed of the random generator; the same seed draws the same trees.
+        beam: the width of the beam search for the outputs.
+
+    Returns:
+        One trace per tree; empty for a reorderer without a distribution.
     """
-    encoded = read(model, sentence)
-    distribution = encoded.distribution
-    if distribution is None:
+    encoded = encode_sentence(model, sentence)
+    if encoded.distribution is None:
         return ()
     generator = torch.Generator().manual_seed(seed)
-    (derivations,) = distribution.sample_derivations(count, generator)
-    drawn = [(derivation.order, derivation) for derivation in derivations]
-    traces = {one: _in_order(encoded, *one, beam) for one in set(drawn)}
-    return tuple(traces[one] for one in drawn)
+    (derivations,) = encoded.distribution.sample_derivations(count, generator)
+    traces = {
+        derivation: _trace_order(encoded, derivation.order, derivation, beam)
+        for derivation in set(derivations)
+    }
+    return tuple(traces[derivation] for derivation in derivations)
 
 
 def compare(model: Transducer, sentence: str | Sequence[str], *, beam: int = 5) -> Comparison | None:
-    """Greedy, Viterbi and the most probable permutation; None for a reorderer without a distribution."""
-    encoded = read(model, sentence)
-    distribution = encoded.distribution
-    if distribution is None:
+    """Compare greedy decoding, Viterbi decoding and the most probable permutation.
+
+    Args:
+        model: the model.
+        sentence: a text, split at white space, or a sequence of words.
+        beam: the width of the beam search for the outputs.
+
+    Returns:
+        The comparison; None for a reorderer without a distribution.
+    """
+    encoded = encode_sentence(model, sentence)
+    if encoded.distribution is None:
         return None
-    found, gap = _choices(distribution)
-    traces = {one: _in_order(encoded, *one, beam) for one in set(found.values())}
-    variants = [DecodingVariant(name, VARIANTS[name], traces[one]) for name, one in found.items()]
+    choices, gap = _decode_variants(encoded.distribution)
+    traces = {choice: _trace_order(encoded, *choice, beam) for choice in set(choices.values())}
+    variants = [DecodingVariant(name, VARIANTS[name], traces[choice]) for name, choice in choices.items()]
     return Comparison.of(variants, gap)
 
 
@@ -91,8 +107,8 @@ Choice = tuple[tuple[int, ...], Derivation | None]
 
 
 @torch.no_grad()
-def _choices(distribution: OrderDistribution) -> tuple[dict[str, Choice], float]:
-    """An order for each way to decode, and the gap of the last."""
+def _decode_variants(distribution: OrderDistribution) -> tuple[dict[str, Choice], float]:
+    """Decode in all ways; the number is the gap of the most probable order, see `Comparison`."""
     probable = distribution.most_probable_order(distribution.search_budget)
     order = tuple(probable.order[0].tolist())
     (greedy,), (best,) = distribution.greedy_derivation(), distribution.best_derivation()
@@ -105,14 +121,13 @@ def _choices(distribution: OrderDistribution) -> tuple[dict[str, Choice], float]
 
 
 def _derivation_of_order(distribution: OrderDistribution, order: Sequence[int]) -> Derivation | None:
-    """The best derivation of one order of a single sentence."""
-    (derivation,) = distribution.derivation_of_order(
-        torch.tensor([list(order)], device=distribution.lengths.device)
-    )
+    """Return the best derivation of one order of a single sentence."""
+    orders = torch.tensor([list(order)], device=distribution.lengths.device)
+    (derivation,) = distribution.derivation_of_order(orders)
     return derivation
 
 
-def _in_order(
+def _trace_order(
     sentence: EncodedSentence, order: tuple[int, ...], derivation: Derivation | None, beam: int
 ) -> Trace:
     output, log_prob = decode_in_order(sentence, order, beam)

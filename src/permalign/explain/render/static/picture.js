@@ -1,34 +1,34 @@
-// Pictures that answer: what belongs together lights up, a tree grows, words move to their new places.
+// Interactive pictures: related parts are highlighted, the tree grows, words move to their new positions.
 
-const numbers = (element) => (element.dataset.tokens ?? "").split(" ").filter(Boolean);
+const tokensOf = (element) => (element.dataset.tokens ?? "").split(" ").filter(Boolean);
 
-// Light up everything that belongs to some tokens; none puts all lights out.
-function light(picture, tokens) {
-  const wanted = new Set(tokens);
+// Highlight everything that belongs to some tokens; no tokens remove all highlights.
+function highlight(picture, tokens) {
+  const highlighted = new Set(tokens);
   for (const element of picture.querySelectorAll("[data-tokens]")) {
-    const own = numbers(element);
-    element.classList.toggle("lit", own.length > 0 && wanted.size > 0 && own.every((token) => wanted.has(token)));
+    const own = tokensOf(element);
+    element.classList.toggle("lit", own.length > 0 && highlighted.size > 0 && own.every((token) => highlighted.has(token)));
   }
 }
 
-// Hovering over (or moving the focus to) a segment, a word or a node lights up its source words.
-export function enliven(picture) {
-  const answer = (event) => {
+// Hovering over a segment, a word or a node, or focusing it, highlights its source words.
+export function makeInteractive(picture) {
+  const react = (event) => {
     const part = event.target.closest?.("[data-tokens]");
-    light(picture, part ? numbers(part) : []);
+    highlight(picture, part ? tokensOf(part) : []);
   };
-  picture.addEventListener("pointerover", answer);
-  picture.addEventListener("focusin", answer);
-  picture.addEventListener("pointerleave", () => light(picture, []));
-  picture.addEventListener("focusout", () => light(picture, []));
+  picture.addEventListener("pointerover", react);
+  picture.addEventListener("focusin", react);
+  picture.addEventListener("pointerleave", () => highlight(picture, []));
+  picture.addEventListener("focusout", () => highlight(picture, []));
 }
 
-export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// The tree grows from its leaves, then lines are drawn and words follow them. Nothing moves for those who asked so.
+// The tree grows from its leaves, then lines are drawn and words follow them; nothing moves if the user prefers so.
 export function play(picture) {
-  if (calm()) return;
-  const tall = Math.max(0, ...[...picture.querySelectorAll("[data-height]")].map((one) => Number(one.dataset.height)));
+  if (reducedMotion()) return;
+  const tall = Math.max(0, ...[...picture.querySelectorAll("[data-height]")].map((element) => Number(element.dataset.height)));
   const rise = Math.min(90, 600 / Math.max(tall, 1));
   for (const part of picture.querySelectorAll("[data-height]")) {
     appear(part, rise * Number(part.dataset.height));
@@ -53,41 +53,41 @@ export function play(picture) {
       easing: "ease-in-out",
     });
   }
-  picture.querySelectorAll(".segment").forEach((segment, place) => appear(segment, moving + 650 + 60 * place));
+  picture.querySelectorAll(".segment").forEach((segment, index) => appear(segment, moving + 650 + 60 * index));
 }
 
 function appear(part, delay) {
   part.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 220, delay, fill: "backwards" });
 }
 
-// From one order to another: words glide from where they stood (`places`) to where they stand now.
-export function glide(picture, places) {
-  if (calm()) return;
-  const now = glide.places(picture);
+// From one order to another: words glide from their old `positions` to their new ones.
+export function glide(picture, positions) {
+  if (reducedMotion()) return;
+  const newPositions = glide.positions(picture);
   for (const word of picture.querySelectorAll("[data-from]")) {
-    const [before, after] = [places.get(word.dataset.tokens), now.get(word.dataset.tokens)];
+    const [before, after] = [positions.get(word.dataset.tokens), newPositions.get(word.dataset.tokens)];
     if (before === undefined || before === after) continue;
-    const away = `translate(${before - after}px, 0)`;
-    word.animate([{ transform: away }, { transform: "none" }], { duration: 380, easing: "ease-in-out" });
+    const offset = `translate(${before - after}px, 0)`;
+    word.animate([{ transform: offset }, { transform: "none" }], { duration: 380, easing: "ease-in-out" });
   }
   for (const part of picture.querySelectorAll(".tree, .lines, .segments")) appear(part, 120);
 }
 
-// Where each token stands in the reordered row.
-glide.places = (picture) => {
+// The horizontal position of each token in the reordered row.
+glide.positions = (picture) => {
   const words = [...picture.querySelectorAll("[data-from]")];
   return new Map(words.map((word) => [word.dataset.tokens, Number(word.querySelector("text").getAttribute("x"))]));
 };
 
-// A picture as a file of its own. The first ">" ends its opening tag: in attributes the serialiser escapes them.
+// A picture as a standalone file. The first ">" ends its opening tag, because the serialiser escapes ">" in attributes.
 export function withStyle(picture, style) {
   const copy = picture.cloneNode(true);
-  light(copy, []);
+  highlight(copy, []);
   scale(copy, 1);
   return new XMLSerializer().serializeToString(copy).replace(">", () => `><style>${style}</style>`);
 }
 
-const SMALLEST = 0.6;
+const MIN_SCALE = 0.6;
 
 function scale(picture, factor) {
   const [, , width, height] = picture.getAttribute("viewBox").split(" ").map(Number);
@@ -96,14 +96,14 @@ function scale(picture, factor) {
   return width * factor;
 }
 
-// Shrink a picture to the room there is, while it can be read; beyond that it scrolls, beginning at the root.
+// Shrink a picture to the available width as long as it is legible; beyond that it scrolls, starting at the root.
 export function fit(picture) {
-  const room = picture.closest(".scroller");
+  const scroller = picture.closest(".scroller");
   const full = scale(picture, 1);
-  const wide = scale(picture, Math.min(1, Math.max(SMALLEST, room.clientWidth / full)));
-  room.classList.toggle("cut", wide > room.clientWidth + 1);
-  const root = [...picture.querySelectorAll(".node")].sort((one, other) => other.dataset.height - one.dataset.height)[0];
+  const width = scale(picture, Math.min(1, Math.max(MIN_SCALE, scroller.clientWidth / full)));
+  scroller.classList.toggle("cut", width > scroller.clientWidth + 1);
+  const root = [...picture.querySelectorAll(".node")].sort((a, b) => b.dataset.height - a.dataset.height)[0];
   const at = root && Number(root.getAttribute("transform").match(/[\d.]+/)[0]);
-  if (root && wide > room.clientWidth) room.scrollLeft = (at * wide) / full - room.clientWidth / 2;
+  if (root && width > scroller.clientWidth) scroller.scrollLeft = (at * width) / full - scroller.clientWidth / 2;
 }
 addEventListener("resize", () => document.querySelectorAll(".permalign-picture").forEach(fit));

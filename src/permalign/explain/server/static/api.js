@@ -1,11 +1,11 @@
-// Questions to the server. A failure is an Error whose message can be shown.
+// Requests to the server. A failure is an Error whose message can be shown to the user.
 
 export const SAMPLES = 8;
 
 export const runs = () => request("/api/runs");
-export const explain = (question) => request("/api/explain", question);
-export const samples = (question) => request("/api/samples", { ...question, count: SAMPLES });
-export const compare = (question) => request("/api/compare", question);
+export const explain = (body) => request("/api/explain", body);
+export const samples = (body) => request("/api/samples", { ...body, count: SAMPLES });
+export const compare = (body) => request("/api/compare", body);
 export const style = () => request("/static/picture.css", undefined, (response) => response.text());
 
 async function request(path, body, read = (response) => response.json()) {

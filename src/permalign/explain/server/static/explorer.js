@@ -1,4 +1,4 @@
-// The explorer: a question, a panel for each run that answers it, and an address that says it all.
+// The explorer: a form, a panel for each run, and an address that contains the whole state.
 
 import * as api from "./api.js";
 import { Panel } from "./panel.js";
@@ -8,9 +8,9 @@ const find = (name) => document.getElementById(name);
 const message = find("message");
 let runs = [];
 let state = address.read();
-let accepted = state; // what the address says: a state that was answered
+let accepted = state; // the state in the address, which was answered
 
-function say(text, wrong = false) {
+function showMessage(text, wrong = false) {
   message.textContent = text;
   message.classList.toggle("wrong", wrong);
 }
@@ -20,7 +20,7 @@ function fillText() {
   find("target").value = state.target;
 }
 
-function choose() {
+function selectRuns() {
   find("run").value = runs.some((run) => run.name === state.run) ? state.run : runs[0].name;
   find("with").value = runs.some((run) => run.name === state.with) ? state.with : "";
 }
@@ -45,11 +45,11 @@ function fillChoices() {
   }
 }
 
-// What a shared address asks for that is not here; nothing else is shown in its place.
-function missing() {
+// What a shared address asks for but this server does not have; nothing is shown in its place.
+function findMissing() {
   for (const [name, key] of [[state.run, ""], [state.with, "with-"]]) {
     if (!name && key) continue;
-    const run = name ? runs.find((one) => one.name === name) : runs[0];
+    const run = name ? runs.find((candidate) => candidate.name === name) : runs[0];
     if (!run) return `There is no run “${name.slice(0, 80)}” here. Choose one above.`;
     const checkpoint = state[`${key}checkpoint`];
     if (checkpoint && !run.checkpoints.includes(checkpoint)) {
@@ -59,53 +59,53 @@ function missing() {
   return "";
 }
 
-// The panels for a state: one, or two beside (below) each other. True if anybody answered.
+// Show the panels of a state: one, or two next to (or below) each other. Returns whether any run answered.
 async function show() {
-  const wrong = missing();
-  say(wrong, wrong !== "");
-  if (wrong) {
+  const problem = findMissing();
+  showMessage(problem, problem !== "");
+  if (problem) {
     find("panels").replaceChildren();
     for (const key of ["checkpoint", "with-checkpoint"]) state[key] = "";
     return false;
   }
   const names = [state.run || runs[0].name, state.with].filter(Boolean);
   const keys = ["", "with-"];
-  const panels = names.map((name, place) => {
-    const run = runs.find((one) => one.name === name) ?? runs[0];
+  const panels = names.map((name, index) => {
+    const run = runs.find((candidate) => candidate.name === name) ?? runs[0];
     return new Panel(run, {
       changed: (sample, checkpoint) => {
-        state[`${keys[place]}sample`] = sample;
-        state[`${keys[place]}checkpoint`] = checkpoint;
+        state[`${keys[index]}sample`] = sample;
+        state[`${keys[index]}checkpoint`] = checkpoint;
         if (accepted === state) address.write(state, false);
       },
-      failed: (error) => say(error.message, true),
+      failed: (error) => showMessage(error.message, true),
     });
   });
   find("panels").replaceChildren(...panels.map((panel) => panel.element));
   document.title = state.sentence ? `${state.sentence} · permalign` : "permalign explorer";
   await Promise.all(
-    panels.map((panel, place) => {
-      const [sample, checkpoint] = [state[`${keys[place]}sample`], state[`${keys[place]}checkpoint`]];
+    panels.map((panel, index) => {
+      const [sample, checkpoint] = [state[`${keys[index]}sample`], state[`${keys[index]}checkpoint`]];
       return panel.ask(state.sentence, state.target, sample, checkpoint);
     }),
   );
-  if (panels.some((panel) => !panel.choice)) find("panels").replaceChildren(...panels.filter((one) => one.choice).map((one) => one.element));
-  else say("");
+  if (panels.some((panel) => !panel.choice)) find("panels").replaceChildren(...panels.filter((panel) => panel.choice).map((panel) => panel.element));
+  else showMessage("");
   return panels.some((panel) => panel.choice);
 }
 
-// What the form says becomes the state; dials start anew with another sentence, and with another run.
+// The form becomes the state; another sentence or another run resets the sliders.
 async function submit() {
   if (!(await loaded)) return;
   const sentence = find("sentence").value.trim();
   if (!sentence) return;
   const target = find("target").value.trim();
-  const same = sentence === state.sentence && target === state.target;
+  const sameText = sentence === state.sentence && target === state.target;
   const next = { sentence, target, run: find("run").value, with: find("with").value };
   for (const [key, run] of [["", "run"], ["with-", "with"]]) {
-    const kept = next[run] === state[run];
-    next[`${key}checkpoint`] = kept ? state[`${key}checkpoint`] : "";
-    next[`${key}sample`] = kept && same ? state[`${key}sample`] : 0;
+    const sameRun = next[run] === state[run];
+    next[`${key}checkpoint`] = sameRun ? state[`${key}checkpoint`] : "";
+    next[`${key}sample`] = sameRun && sameText ? state[`${key}sample`] : 0;
   }
   state = next;
   if ((await show()) && state === next) {
@@ -114,7 +114,7 @@ async function submit() {
   }
 }
 
-find("question").addEventListener("submit", (event) => {
+find("form").addEventListener("submit", (event) => {
   event.preventDefault();
   submit();
 });
@@ -122,21 +122,21 @@ for (const name of ["run", "with"]) find(name).addEventListener("change", submit
 window.addEventListener("popstate", () => {
   state = accepted = address.read();
   fillText();
-  choose();
+  selectRuns();
   if (state.sentence) show();
   else find("panels").replaceChildren();
 });
 
-// Whoever types while the runs are still being asked for keeps what they typed, and is answered afterwards.
+// What somebody types while the list of runs is loading is kept, and answered afterwards.
 async function load() {
   try {
     runs = await api.runs();
   } catch (error) {
-    say(error.message, true);
+    showMessage(error.message, true);
     return false;
   }
   fillChoices();
-  choose();
+  selectRuns();
   return true;
 }
 
