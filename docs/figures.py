@@ -17,7 +17,6 @@ from permalign.explain.trace.tree_nodes import flatten_tree
 from permalign.reproduction.summary import CellResult
 from permalign.structures import Derivation, Segment
 from permalign.structures.permutations import derivation_count, separable_count
-from permalign.structures.tagging_posterior import tagging_posterior
 
 WORDS = ("the", "girl", "saw", "the", "hedgehog")
 STYLE = {
@@ -132,7 +131,7 @@ def posterior() -> Figure:
     emissions = torch.tensor(
         [[[0.96 if word.upper() == tag else 0.01 for tag in output] for word in WORDS]]
     ).log()
-    given = tagging_posterior(distribution, emissions).alignment.T
+    given = distribution.tagging_posterior(emissions).alignment.T
     return _heatmaps({"before": distribution.expected_matrix()[0], "after": given.float()}, WORDS)
 
 

@@ -1,14 +1,13 @@
 """`LabelledPermutation` against the contract and its twin; with one label it is `SeparablePermutation`."""
 
-from collections import Counter
-
 import pytest
 import torch
-from tests.structures.contract import Contract, assert_frequencies, seeded
+from tests.structures.contract import seeded
+from tests.structures.order_contract import OrderContract
 
 from permalign import LabelledPermutation, SeparablePermutation
 from permalign.structures.brute_force import EnumeratedLabelledPermutation, packed_splits
-from permalign.structures.permutations import derivation_count, separable_permutations
+from permalign.structures.permutations import derivation_count
 
 SCORES = ("rule_scores", "token_scores", "split_scores", "root_scores")
 
@@ -30,7 +29,7 @@ def twin_shape(tree, labels):
     return below(tree)
 
 
-class TestLabelledPermutation(Contract):
+class TestLabelledPermutation(OrderContract):
     labels = 2
     sizes = [1, 4, 2, 3]  # noqa: RUF012
     small = 3
@@ -79,36 +78,11 @@ class TestLabelledPermutation(Contract):
         scores = {name: parameters[name] for name in SCORES}
         return EnumeratedLabelledPermutation(**scores, lengths=parameters["lengths"])
 
-    def values(self, distribution, parameters):
-        return {
-            "log_partition": distribution.log_partition(),
-            "rule_marginals": distribution.rule_marginals(),
-            "span_marginals": distribution.span_marginals(),
-            "rule_counts": distribution.rule_counts(),
-            "expected_matrix": distribution.expected_matrix(),
-            "log_prob": distribution.log_prob(self.reversed_orders(parameters)),
-            "log_likelihood": distribution.log_likelihood(parameters["emissions"]),
-            "entropy": distribution.entropy(),
-        }
-
-    def reversed_orders(self, parameters):
-        longest = parameters["emissions"].shape[1]
-        return torch.tensor(
-            [[*reversed(range(length)), *range(length, longest)] for length in parameters["lengths"].tolist()]
-        )
+    def own_values(self, distribution):
+        return {"span_marginals": distribution.span_marginals(), "rule_counts": distribution.rule_counts()}
 
     def marginals(self, distribution):
-        return [distribution.rule_marginals(), distribution.span_marginals(), distribution.expected_matrix()]
-
-    def verbs(self, distribution, parameters):
-        self.values(distribution, parameters)
-        distribution.sample((2,))
-        distribution.relaxed_sample(0.7)
-        distribution.relaxed_sample(0.7, hard=False)
-        distribution.greedy_derivation()
-        distribution.best_derivation()
-        distribution.top_derivations(3)
-        distribution.most_probable_order()
+        return [*super().marginals(distribution), distribution.span_marginals()]
 
     def count(self, size):
         labels = self.labels
@@ -190,95 +164,12 @@ class TestLabelledPermutation(Contract):
         (ranked,) = zeros.top_derivations(1000)
         assert len({tuple(shape(one.tree)) for one in ranked}) == 8 * 2**5 == len(ranked)
 
-    @pytest.mark.parametrize("scale", [0.3, 2.0])
-    def test_most_probable_order_equals_the_twin(self, scale):
-        parameters = self.parameters(self.sizes, seeded(26), scale)
-        ours, theirs = (
-            self.build(parameters).most_probable_order(),
-            self.twin(parameters).most_probable_order(),
-        )
-        proven = ours.gap == 0
-        assert proven.any()
-        assert torch.equal(ours.order[proven], theirs.order[proven])
-        torch.testing.assert_close(ours.log_prob[proven], theirs.log_prob[proven])
-
-    def test_probabilities_of_all_orders_sum_to_one(self):
-        distribution = self.build(self.parameters([5, 5], seeded(27)))
-        orders = torch.tensor(list(separable_permutations(5)))[:, None].expand(-1, 2, -1)
-        torch.testing.assert_close(distribution.log_prob(orders).exp().sum(0), torch.ones(2).double())
-        assert (distribution.log_prob(torch.tensor([1, 3, 0, 2, 4]).expand(2, 5)) == -torch.inf).all()
-
-    def test_some_sentences_of_a_batch(self):
-        distribution = self.build(self.parameters(self.sizes, seeded(42)))
-        chosen = torch.tensor([3, 1, 1])
-        some = distribution.select(chosen)
-        torch.testing.assert_close(some.log_partition(), distribution.log_partition()[chosen])
-        assert torch.equal(some.lengths, distribution.lengths[chosen])
-
     def test_nodes_and_leaves_are_counted(self):
         distribution = self.build(self.parameters([6, 4, 1], seeded(28)))
         lengths = torch.tensor([6.0, 4.0, 1.0]).double()
         torch.testing.assert_close(distribution.rule_counts().flatten(1).sum(1), lengths - 1)
         torch.testing.assert_close(distribution.span_marginals().sum((1, 2)), 2 * lengths - 1)
         torch.testing.assert_close(distribution.span_marginals()[:, :6].sum((1, 2)), lengths)
-
-    def test_impossible_emissions(self):
-        parameters = self.parameters(self.sizes, seeded(29))
-        blocked = torch.rand(parameters["emissions"].shape, generator=seeded(30)) < 0.3
-        blocked &= ~torch.eye(4, dtype=torch.bool)  # one order always remains
-        parameters["emissions"] = parameters["emissions"].masked_fill(blocked, -torch.inf)
-        results = []
-        for make in (self.build, self.twin):
-            leaves = self.leaves(parameters)
-            value = make(leaves).log_likelihood(leaves["emissions"])
-            value.sum().backward()
-            results.append([value, *(leaves[name].grad for name in self.differentiable)])
-        torch.testing.assert_close(*results)
-
-    def test_emissions_that_leave_no_order(self):
-        parameters = self.parameters([3, 4], seeded(31))
-        parameters["emissions"][0, 1] = -torch.inf
-        leaves = self.leaves(parameters)
-        value = self.build(leaves).log_likelihood(leaves["emissions"])
-        assert value[0] == -torch.inf
-        value[1].backward()
-        assert all(leaves[name].grad.isfinite().all() for name in self.differentiable)
-
-    # ---------------------------------------------------------------- relaxed samples
-    def test_hard_relaxed_samples_are_exact_samples(self):
-        parameters = self.parameters([3], seeded(32))
-        matrices = self.build(parameters).repeat(20_000).relaxed_sample(0.8, generator=seeded(33))
-        assert ((matrices == 0) | (matrices == 1)).all()
-        drawn = Counter(map(tuple, matrices.argmax(-1).tolist()))
-        assert_frequencies(drawn, self.outcomes(self.twin(parameters), 0))
-
-    def test_soft_relaxed_samples_are_doubly_stochastic(self):
-        distribution = self.build(self.parameters(self.sizes, seeded(34)))
-        ones = torch.ones(len(self.sizes), 4, dtype=torch.float64)
-        for temperature in (0.2, 1.0, 5.0):
-            matrix = distribution.relaxed_sample(temperature, hard=False, generator=seeded(35))
-            torch.testing.assert_close(matrix.sum(1), ones)
-            torch.testing.assert_close(matrix.sum(2), ones)
-        soft = distribution.relaxed_sample(1e-4, hard=False, generator=seeded(36))
-        hard = distribution.relaxed_sample(1e-4, hard=True, generator=seeded(36))
-        torch.testing.assert_close(soft, hard, atol=1e-6, rtol=0)
-
-    def test_gradcheck_of_soft_relaxed_samples(self):
-        parameters = self.leaves(self.parameters([3, 2], seeded(37)))
-
-        def sample(*scores):
-            distribution = self.build(parameters | dict(zip(SCORES, scores, strict=True)))
-            return distribution.relaxed_sample(0.9, hard=False, generator=seeded(38))
-
-        assert torch.autograd.gradcheck(sample, tuple(parameters[name] for name in SCORES))
-
-    def test_hard_relaxed_samples_pass_gradients(self):
-        parameters = self.leaves(self.parameters([4, 3], seeded(39)))
-        matrix = self.build(parameters).relaxed_sample(1.0, generator=seeded(40))
-        (matrix * torch.randn(matrix.shape, dtype=torch.float64, generator=seeded(41))).sum().backward()
-        for name in SCORES:
-            assert parameters[name].grad.isfinite().all(), name
-            assert parameters[name].grad.abs().sum() > 0, name
 
 
 @pytest.mark.usefixtures("unchecked")
