@@ -59,7 +59,7 @@ class TestPhrasesOfTwo(TestSynchronousPermutation):
 
     def twin(self, parameters):
         return EnumeratedPhrasePermutation(
-            **parameters, longest_phrase=self.phrase, normal_form=self.normal_form
+            **parameters, max_phrase_length=self.phrase, normal_form=self.normal_form
         )
 
     def values(self, distribution, parameters):

@@ -137,7 +137,7 @@ class TestSynchronousPermutation(Contract):
         assert all(one.log_prob == -torch.inf for one in best)
         assert [sorted(one.order) for one in best] == [list(range(tokens)) for tokens, _ in self.sizes]
         assert distribution.sample((3,)).shape[:2] == (3, len(self.sizes))
-        room = parameters["split_scores"].shape[0], distribution.tokens
+        room = parameters["split_scores"].shape[0], distribution.length
         uniforms = torch.rand(5, *room, dtype=torch.float64, generator=seeded(47))
         for some in distribution.frequent_derivations(uniforms, 2):
             assert all(one.log_prob == -torch.inf for one in some)
@@ -145,7 +145,7 @@ class TestSynchronousPermutation(Contract):
     def test_frequent_derivations_are_those_of_samples(self):
         parameters = self.parameters(self.sizes, seeded(48))
         distribution = self.build(parameters)
-        room = parameters["split_scores"].shape[0], distribution.tokens
+        room = parameters["split_scores"].shape[0], distribution.length
         uniforms = torch.rand(200, *room, dtype=torch.float64, generator=seeded(49))
         drawn = distribution.sample((200,), generator=seeded(49))
         for sentence, some in enumerate(distribution.frequent_derivations(uniforms, 3)):

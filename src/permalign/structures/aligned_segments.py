@@ -1,4 +1,4 @@
-"""Segments: which source tokens stand behind which output words."""
+"""Aligned segments: which source tokens wrote which output words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Segment:
-    """Source tokens and the output words they became, both as indices; either may be empty.
+    """Source tokens and the output words they wrote, both as indices; either may be empty.
 
     >>> Segment(source=(3, 4), target=(0,)).draw(["how", "many", "big", "the", "cities"], ["city"])
     'the cities → city'
@@ -16,15 +16,28 @@ class Segment:
     target: tuple[int, ...]
 
     def draw(self, source_words: Sequence[str], target_words: Sequence[str]) -> str:
-        """The segment in words; nothing on one side is shown as ∅."""
+        """The segment in words; an empty side is shown as ∅."""
         sides = ((self.source, source_words), (self.target, target_words))
         return " → ".join(" ".join(words[index] for index in indices) or "∅" for indices, words in sides)
+
+
+def consecutive_segments(sources: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[Segment]:
+    """Segments that write an output from left to right, each as many words as its size says.
+
+    >>> consecutive_segments([(1,), (0,)], [0, 2])
+    [Segment(source=(1,), target=()), Segment(source=(0,), target=(0, 1))]
+    """
+    segments, word = [], 0
+    for source, size in zip(sources, sizes, strict=True):
+        segments.append(Segment(source, tuple(range(word, word + size))))
+        word += size
+    return segments
 
 
 def bracketed(
     segments: Sequence[Segment], source_words: Sequence[str], target_words: Sequence[str]
 ) -> tuple[str, str]:
-    """The two sides in brackets, numbered alike: what belongs together can be read off.
+    """Source and target with brackets around aligned segments; the same number marks the two sides of a segment.
 
     Brackets follow the reordered source from left to right, as an alignment does; an empty side is left out.
 

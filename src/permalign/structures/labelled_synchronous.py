@@ -1,4 +1,4 @@
-"""Reorder and align in one sum, by trees that carry latent labels."""
+"""Reordering and alignment in one sum, by trees that carry latent labels."""
 
 import torch
 from torch import Tensor
@@ -23,12 +23,13 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
 
     Args:
         rule_scores: ``(2, K, K, K)`` indexed [orientation, label, left label, right label].
-        token_scores: ``(batch, n, K)``.
+        token_scores: ``(batch, n, K)``, the score of every label of every token.
         segment_log_probs: ``(batch, n, m + 1, L + 1)``, as in `SynchronousPermutation`.
-        split_scores: ``(batch, T, 2)``; None means zeros.
+        split_scores: ``(batch, T, 2)``, packed as for `permalign.SeparablePermutation`; None means zeros.
         source_lengths: ``(batch,)``, the number of tokens; None means all.
         target_lengths: ``(batch,)``, the number of words, 0 allowed; None means all.
-        root_scores: ``(K,)``; None means zeros.
+        root_scores: ``(K,)``, the score of every label of the root; None means zeros.
+        validate_args: whether to check the values of the arguments; None means torch's default.
 
     >>> rules, tokens = torch.zeros(2, 3, 3, 3), torch.zeros(1, 2, 3)
     >>> segments = torch.full((1, 2, 2, 2), 0.5).log()  # a word with probability one half
@@ -102,44 +103,44 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
         )
 
     def _walk(self, uniforms: Tensor | None) -> Walks:
-        """One sentence after the other, for the options of a labelled cell are many."""
+        """See `SynchronousPermutation._walk`; one sentence at a time, because a labelled cell has many options."""
         batch, device = len(self.source_lengths), self.split_scores.device
         samples = 1 if uniforms is None else uniforms.shape[0]
-        orders = torch.arange(self.tokens, device=device).repeat(samples, batch, 1)
+        orders = torch.arange(self.length, device=device).repeat(samples, batch, 1)
         sizes, widths, leaves = (
             torch.zeros_like(orders),
             torch.zeros_like(orders),
             torch.full_like(orders, -1),
         )
-        nodes = torch.full((samples, batch, self.tokens - 1, 5), -1, device=device)
+        nodes = torch.full((samples, batch, self.length - 1, 5), -1, device=device)
         rules, root, tokens, splits = self._parts(self.split_scores)
-        segments, keep = self._finite(self.segment_log_probs), valid_splits(self.tokens, self.source_lengths)
+        segments, keep = self._finite(self.segment_log_probs), valid_splits(self.length, self.source_lengths)
         pairs = zip(self.source_lengths.tolist(), self.target_lengths.tolist(), strict=True)
         for row, (length, words) in enumerate(pairs):
-            one = slice(row, row + 1)
+            only = slice(row, row + 1)
             walks = labelled_walk(
                 rules,
                 root,
-                tokens[one, :length],
-                splits[one, keep[row]].view(1, split_count(length), 2),
-                segments[one, :length, : words + 1],
-                self.source_lengths[one],
-                self.target_lengths[one],
-                None if uniforms is None else uniforms[:, one, :length],
+                tokens[only, :length],
+                splits[only, keep[row]].view(1, split_count(length), 2),
+                segments[only, :length, : words + 1],
+                self.source_lengths[only],
+                self.target_lengths[only],
+                None if uniforms is None else uniforms[:, only, :length],
             )
             nodes[:, row, : length - 1] = walks.nodes[:, 0]
-            found = (
+            copies = (
                 (leaves, walks.leaves),
                 (orders, walks.orders),
                 (sizes, walks.sizes),
                 (widths, walks.widths),
             )
-            for all_rows, own in found:
+            for all_rows, own in copies:
                 all_rows[:, row, :length] = own[:, 0]
         return Walks(nodes, leaves, orders, sizes, widths)
 
-    def _tree(self, nodes: Tensor, states: Tensor, first: Tensor, widths: Tensor) -> Tree:
-        return Tree.from_nodes(nodes.clamp(min=0).tolist(), len(states), states.clamp(min=0).tolist())
+    def _tree(self, nodes: Tensor, labels: Tensor, first: Tensor, widths: Tensor) -> Tree:
+        return Tree.from_nodes(nodes.clamp(min=0).tolist(), len(labels), labels.clamp(min=0).tolist())
 
     def _grammar_weight(self, row: int, tree: Tree) -> float:
         rules, root, tokens, _ = (part.detach() for part in self._parts(self.split_scores))

@@ -1,4 +1,4 @@
-"""A learned grammar as people read it: its rules by use, and what its labels stand for."""
+"""A learned grammar in readable form: its rules by use, and examples of what its labels cover."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,16 +14,16 @@ ARROWS = {"S": "→", "I": "⇄"}
 
 @dataclass(frozen=True)
 class RuleUse:
-    """A rule, and how it is used.
+    """A rule of the grammar, and how often it is used.
 
     Attributes:
         rule: straight (S) or inverted (I).
-        label: of the node.
-        left: label of its left part, in the order of the source.
-        right: label of its right part.
-        score: its log weight.
+        label: the label of the node.
+        left: the label of its left part, in the order of the source.
+        right: the label of its right part.
+        score: the rule's log-weight.
         uses: how many nodes use it, in expectation over all derivations of all sentences read.
-        share: of all uses of rules with this label.
+        share: its share of the uses of all rules with this label.
     """
 
     rule: Rule
@@ -40,12 +40,12 @@ class RuleUse:
 
 @dataclass(frozen=True)
 class LabelUse:
-    """A label, and what it is used for.
+    """A label of the grammar, and what it covers.
 
     Attributes:
-        label: its number.
+        label: the number of the label.
         uses: how many nodes and leaves have it, in expectation.
-        yields: what stands below it in the most probable derivations, most frequent first, with how often.
+        yields: the texts it covers in the most probable derivations with their counts, most frequent first.
     """
 
     label: int
@@ -61,11 +61,11 @@ class LearnedGrammar:
     labels: tuple[LabelUse, ...]
 
     def draw(self, rules: int = 20, examples: int = 5) -> str:
-        """As text.
+        """The grammar as text.
 
         Args:
-            rules: how many of the most used ones.
-            examples: how many yields of each label.
+            rules: the number of rules to show, most used first.
+            examples: the number of texts to show for each label.
         """
         lines = ["rules by use (→ straight, ⇄ inverted; parts in the order of the source)"]
         lines.append(f"{'uses':>9} {'share':>6} {'score':>7}  rule")
@@ -74,18 +74,18 @@ class LearnedGrammar:
         ]
         lines.append("labels by use, with what stands below them most often")
         for label in self.labels:
-            some = "  ".join(f"{text!r} ({count})" for text, count in label.yields[:examples])
-            lines.append(f"{label.uses:9.1f}  [{label.label}]  {some or 'nothing'}")
+            texts = "  ".join(f"{text!r} ({count})" for text, count in label.yields[:examples])
+            lines.append(f"{label.uses:9.1f}  [{label.label}]  {texts or 'nothing'}")
         return "\n".join(lines)
 
 
 def read_grammar(
     batches: Iterable[tuple[LabelledPermutation, Sequence[Sequence[str]]]],
 ) -> LearnedGrammar:
-    """The grammar that distributions share, by how it is used on the sentences they are of.
+    """Read the grammar that distributions share off its use on their sentences.
 
     Args:
-        batches: distributions, all of one grammar, each with the words of its sentences.
+        batches: distributions that all share one grammar, each with the words of its sentences.
 
     >>> rules = torch.full((2, 2, 2, 2), -9.0)
     >>> rules[1, 1, 0, 0] = 0.0  # two words of label 0 change places and make label 1
@@ -114,22 +114,24 @@ def read_grammar(
                     below = yields.setdefault(node.label or 0, Counter())
                     below[" ".join(words[node.start : node.end])] += 1
     if rules is None or counts is None or spans is None:
-        raise ValueError("batches is empty, but a grammar shows itself in its use. Pass at least one batch.")
-    of_label = counts.sum((0, 2, 3)).tolist()
-    found = []
-    for place in counts.flatten().argsort(descending=True).tolist():
+        raise ValueError(
+            "batches is empty, but rules are ranked by their use. Pass at least one batch of sentences."
+        )
+    uses_of_label = counts.sum((0, 2, 3)).tolist()
+    rule_uses = []
+    for index in counts.flatten().argsort(descending=True).tolist():
         orientation, label, left, right = (
-            int(n) for n in torch.unravel_index(torch.tensor(place), counts.shape)
+            int(n) for n in torch.unravel_index(torch.tensor(index), counts.shape)
         )
         uses = float(counts[orientation, label, left, right])
-        share = uses / of_label[label] if of_label[label] > 0 else 0.0
+        share = uses / uses_of_label[label] if uses_of_label[label] > 0 else 0.0
         score = float(rules[orientation, label, left, right])
-        found.append(RuleUse(RULES[orientation], label, left, right, score, uses, share))
+        rule_uses.append(RuleUse(RULES[orientation], label, left, right, score, uses, share))
     labels = [
         LabelUse(label, float(spans[label]), tuple(yields.get(label, Counter()).most_common()))
         for label in spans.argsort(descending=True).tolist()
     ]
-    return LearnedGrammar(tuple(found), tuple(labels))
+    return LearnedGrammar(tuple(rule_uses), tuple(labels))
 
 
 def _require_words(distribution: LabelledPermutation, sentences: Sequence[Sequence[str]]) -> None:

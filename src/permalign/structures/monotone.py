@@ -1,4 +1,4 @@
-"""Monotone alignment of a sentence to an output, summed over exactly (SSNT: Yu, Buys and Blunsom, 2016)."""
+"""Monotone alignments of a sentence and an output, summed exactly (SSNT: Yu, Buys and Blunsom, 2016)."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -53,6 +53,7 @@ class MonotoneAlignment:
         word_log_probs: ``(batch, cells, steps)``, the log-probability of word j if emitted at cell i; may be -inf.
         source_lengths: ``(batch,)``, the number of cells, the end cell included; None means all.
         target_lengths: ``(batch,)``, the number of words, the end of sentence included; None means all.
+        validate_args: whether to check the values of the arguments; None means torch's default.
 
     Example: two cells, two words; the second word must come from the second cell, the first from either.
 
@@ -103,7 +104,9 @@ class MonotoneAlignment:
         return minus_infinity_below(total, total)
 
     def posteriors(self) -> Float[Tensor, "batch cells steps"]:
-        """P(word j is emitted at cell i | output); 0 at padding. They are the likelihood's gradient in the words.
+        """The probability that word j is emitted at cell i, given the output; 0 at padding.
+
+        These are the gradients of the likelihood in the words' log-probabilities.
 
         Differences of sums that may be large, so computed in double precision.
         """
@@ -148,16 +151,16 @@ class MonotoneAlignment:
         return drawn.view(*sample_shape, batch, steps)
 
     def segments(self, order: Int[Tensor, "batch n"] | None = None) -> list[list[Segment]]:
-        """The best alignment as segments: runs of words from one cell, with the cells consumed since the last run.
+        """The best alignment as segments: runs of words from one cell, with the cells read since the last run.
 
         Args:
-            order: ``(batch, cells - 1)``, the token that stands at each cell, to name tokens instead of cells. The
-                last cell of a pair is its end cell, which is no token: it is left out.
+            order: ``(batch, cells - 1)``, the token that stands at each cell, to get tokens instead of cells. The last
+                cell of a pair is its end cell, which stands for no token and is left out.
         """
         batch, cells, _ = self.emit_logits.shape
         if order is not None:
             require_order_of_cells(order, batch, cells - 1)
-        answers = []
+        segmentations = []
         for row, alignment in enumerate(self.best_alignment().cells.tolist()):
             end_cell = int(self.source_lengths[row]) - 1
             tokens = list(range(end_cell + 1)) if order is None else order[row].tolist()[:end_cell]
@@ -167,20 +170,20 @@ class MonotoneAlignment:
                 target = tuple(step for step, _ in run)
                 segments.append(Segment(tuple(tokens[consumed : cell + 1]), target))
                 consumed = cell + 1
-            answers.append(segments)
-        return answers
+            segmentations.append(segments)
+        return segmentations
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
     def _present(self) -> Tensor:
-        """Which (cell, step) pairs are not padding."""
+        """A mask of the (cell, step) pairs that are not padding."""
         _, cells, steps = self.emit_logits.shape
         in_source = length_mask(self.source_lengths, cells)
         in_target = length_mask(self.target_lengths, steps)
         return in_source[:, :, None] & in_target[:, None]
 
     def _steps(self) -> tuple[Tensor, Tensor]:
-        """Log-weights of emitting word j at cell i, and of moving on from there; LOG_ZERO where impossible."""
+        """The log-weights of emitting word j at cell i, and of moving on from there; LOG_ZERO where impossible."""
         present, zero = self._present(), self.emit_logits.new_zeros(())
         logits = torch.where(present, self.emit_logits, zero)
         words = torch.where(present, self.word_log_probs, zero).clamp(min=LOG_ZERO)
@@ -205,7 +208,7 @@ class MonotoneAlignment:
         return _lattice_of(torch.stack(reached, dim=1), steps)
 
     def _after(self, emit: Tensor, move: Tensor) -> Tensor:
-        """The log-weight of all ways to finish once word j is written at cell i, ``(batch, cells, steps)``."""
+        """The log-weight of all ways together to finish once word j is written at cell i, ``(batch, cells, steps)``."""
         batch, cells, steps = emit.shape
         emit_diagonals, move_diagonals = _diagonals(emit), _diagonals(move)
         row = torch.arange(batch, device=emit.device)
@@ -213,23 +216,23 @@ class MonotoneAlignment:
         done[row, self.source_lengths - 1, self.target_lengths - 1] = True
         ends = _diagonals(torch.where(done, emit, LOG_ZERO))
         current = ends[:, -1]
-        left = [current]  # to do at every state, from the last diagonal to the first
+        remaining = [current]  # from the last diagonal to the first: what is left to do at each (cell, step)
         for diagonal in range(cells + steps - 3, -1, -1):
             stay = current + emit_diagonals[:, diagonal]
             go = pad(current[:, 1:], (0, 1), value=LOG_ZERO) + move_diagonals[:, diagonal]
             current = torch.logaddexp(torch.logaddexp(stay, go), ends[:, diagonal])
-            left.append(current)
-        to_do = _lattice_of(torch.stack(left[::-1], dim=1), steps)
-        return torch.where(done, 0.0, pad(to_do[:, :, 1:], (0, 1), value=LOG_ZERO))
+            remaining.append(current)
+        to_finish = _lattice_of(torch.stack(remaining[::-1], dim=1), steps)
+        return torch.where(done, 0.0, pad(to_finish[:, :, 1:], (0, 1), value=LOG_ZERO))
 
     def _at_end(self, reached: Tensor) -> Tensor:
-        """What the last cell holds before the last word, and that word."""
+        """The log-weight of complete alignments: of reaching the last cell before the last word, and of that word."""
         row = torch.arange(reached.shape[0], device=reached.device)
         cell, step = self.source_lengths - 1, self.target_lengths - 1
         return reached[row, cell, step] + self.word_log_probs[row, cell, step].clamp(min=LOG_ZERO)
 
     def _trace_back(self, reached: Tensor, emit: Tensor, move: Tensor, uniforms: Tensor | None) -> Tensor:
-        """Walk from the last word back to the first: by the heavier way in, or drawn by its share."""
+        """Follow alignments from the last word back to the first: by the heavier step, or one drawn by its share."""
         count, cells, steps = reached.shape
         copies = count // self.source_lengths.shape[0]
         row = torch.arange(count, device=reached.device)
@@ -241,7 +244,7 @@ class MonotoneAlignment:
             come = (reached + move)[row, (cell - 1).clamp(min=0), step]
             stay = torch.where(step > 0, stay, -torch.inf)
             come = torch.where(cell > 0, come, -torch.inf)
-            share = torch.sigmoid(stay - come)  # of the way in by emitting
+            share = torch.sigmoid(stay - come)  # the probability that this state was reached by emitting
             emitted = (share >= 0.5 if uniforms is None else uniforms[:, turn] < share) & (step > 0)
             moved = ~emitted & (cell > 0)
             step, cell = step - emitted.long(), cell - moved.long()

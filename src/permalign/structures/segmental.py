@@ -1,4 +1,4 @@
-"""Segmental alignment: every source cell emits one segment of the output (SWAN: Wang et al., 2017)."""
+"""Segmental alignments, in which every source cell emits one segment of the output (SWAN: Wang et al., 2017)."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from permalign.checks import (
 )
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
-from permalign.structures.aligned_segments import Segment
+from permalign.structures.aligned_segments import Segment, consecutive_segments
 from permalign.structures.log_space import LOG_ZERO, minus_infinity_below, zero_if_impossible
 from permalign.structures.monotone import BestAlignment
 
@@ -35,6 +35,7 @@ class SegmentalAlignment:
             the cell emits the words start..start+length-1 and then ends its segment; may be -inf.
         source_lengths: ``(batch,)``, the number of cells; None means all.
         target_lengths: ``(batch,)``, the number of words, 0 allowed; None means all.
+        validate_args: whether to check the values of the arguments; None means torch's default.
 
     Example: two cells, one word, segments of at most one word.
 
@@ -59,7 +60,7 @@ class SegmentalAlignment:
             )
         _, cells, starts, sizes = segment_log_probs.shape
         self.segment_log_probs = segment_log_probs
-        self.longest = sizes - 1
+        self.max_segment_length = sizes - 1
         self.source_lengths = require_lengths(
             "source_lengths", source_lengths, name, segment_log_probs, cells
         )
@@ -80,7 +81,9 @@ class SegmentalAlignment:
         return minus_infinity_below(total, total)
 
     def posteriors(self) -> Float[Tensor, "batch cells starts sizes"]:
-        """P(the cell emits exactly that segment | output); 0 where impossible. They are the likelihood's gradient.
+        """The probability that the cell emits exactly that segment, given the output; 0 where impossible.
+
+        These are the gradients of the likelihood in the segments' log-probabilities.
 
         Differences of sums that may be large, so computed in double precision.
         """
@@ -112,61 +115,58 @@ class SegmentalAlignment:
         with torch.no_grad():
             _, ways = self._chart(self.segment_log_probs)
             batch, cells = self.segment_log_probs.shape[:2]
-            many = ways.repeat(copies, 1, 1, 1)
+            ways = ways.repeat(copies, 1, 1, 1)
             uniforms = torch.rand(
-                (copies * batch, cells), generator=generator, dtype=many.dtype, device=many.device
+                (copies * batch, cells), generator=generator, dtype=ways.dtype, device=ways.device
             )
-            drawn, _ = self._trace_back(many, uniforms)
+            drawn, _ = self._trace_back(ways, uniforms)
         return drawn.view(*sample_shape, batch, self.segment_log_probs.shape[2] - 1)
 
     def segments(self, order: Int[Tensor, "batch n"] | None = None) -> list[list[Segment]]:
         """The best way to cut the output, one segment for every cell, empty ones included.
 
         Args:
-            order: ``(batch, cells)``, the token that stands at each cell, to name tokens instead of cells.
+            order: ``(batch, cells)``, the token that stands at each cell, to get tokens instead of cells.
         """
         if order is not None:
             require_order_of_cells(order, *self.segment_log_probs.shape[:2])
         with torch.no_grad():
             _, sizes = self._trace_back(self._chart(self.segment_log_probs, maximise=True)[1], None)
-        answers = []
+        segmentations = []
         for row, row_sizes in enumerate(sizes.tolist()):
             length = int(self.source_lengths[row])
             tokens = list(range(length)) if order is None else order[row].tolist()[:length]
-            segments, word = [], 0
-            for token, size in zip(tokens, row_sizes, strict=False):
-                segments.append(Segment((token,), tuple(range(word, word + size))))
-                word += size
-            answers.append(segments)
-        return answers
+            segmentations.append(consecutive_segments([(token,) for token in tokens], row_sizes[:length]))
+        return segmentations
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
     def _ends(self) -> tuple[Tensor, Tensor]:
-        """Where a segment ends, ``(J + 1, L + 1)`` by start and size, and the sizes ``(L + 1,)``."""
+        """The ends of segments, ``(J + 1, L + 1)`` by start and size, and the sizes ``(L + 1,)``."""
         _, _, starts, sizes = self.segment_log_probs.shape
         size = torch.arange(sizes, device=self.segment_log_probs.device)
         return torch.arange(starts, device=size.device)[:, None] + size, size
 
     def _possible(self) -> Tensor:
-        """Which (cell, start, length) lie inside the pair: ``(batch, cells, J + 1, L + 1)``."""
+        """A mask ``(batch, cells, J + 1, L + 1)`` of the (cell, start, length) that lie inside the pair."""
         in_source = length_mask(self.source_lengths, self.segment_log_probs.shape[1])
         in_target = self._ends()[0] <= self.target_lengths[:, None, None]
         return in_source[:, :, None, None] & in_target[:, None]
 
     def _require_room(self) -> None:
-        too_long = self.target_lengths > self.source_lengths * self.longest
+        too_long = self.target_lengths > self.source_lengths * self.max_segment_length
         if bool(too_long.any()):
             row = int(too_long.nonzero()[0])
             words, cells = int(self.target_lengths[row]), int(self.source_lengths[row])
+            longest = self.max_segment_length
             raise ValueError(
                 f"target_lengths[{row}] is {words} words, but {cells} source cells with segments of at most "
-                f"L = {self.longest} words write {cells * self.longest} at most. Use L = {-(-words // cells)} or more "
+                f"L = {longest} words write {cells * longest} at most. Use L = {-(-words // cells)} or more "
                 f"(segment_log_probs has shape {shape_of(self.segment_log_probs)}), or leave the pair out."
             )
 
     def _chart(self, segment_log_probs: Tensor, maximise: bool = False) -> tuple[Tensor, Tensor]:
-        """alpha after the last cell ``(batch, J + 1)``, and the ways in ``(batch, cells, end, length)``."""
+        """alpha after the last cell ``(batch, J + 1)``, and the summands ``(batch, cells, end, length)``."""
         batch, cells, starts, sizes = segment_log_probs.shape
         device = segment_log_probs.device
         scores = self._scores(segment_log_probs)
@@ -187,25 +187,25 @@ class SegmentalAlignment:
         return torch.where(self._possible(), segment_log_probs, LOG_ZERO).clamp(min=LOG_ZERO)
 
     def _after(self) -> Tensor:
-        """The log-weight of all ways in which the cells behind each cell finish from each end."""
+        """The log-weight of all ways together in which the cells after each cell finish the output from each end."""
         scores = self._scores(self.segment_log_probs)
         batch, cells, starts, _ = scores.shape
         end, _ = self._ends()
         word = torch.arange(starts, device=scores.device)
         done = word == self.target_lengths[:, None]
         after = torch.where(done, 0.0, scores.new_full((batch, starts), LOG_ZERO))
-        answers = []
+        remaining = []  # from the last cell to the first
         for cell in range(cells - 1, -1, -1):
-            answers.append(after)
+            remaining.append(after)
             terms = scores[:, cell] + torch.where(end < starts, after[:, end.clamp(max=starts - 1)], LOG_ZERO)
             after = torch.where((cell < self.source_lengths)[:, None], terms.logsumexp(-1), after)
-        return torch.stack(answers[::-1], dim=1)
+        return torch.stack(remaining[::-1], dim=1)
 
     def _at_end(self, alpha: Tensor) -> Tensor:
         return alpha.gather(1, self.target_lengths[:, None]).squeeze(1)
 
     def _trace_back(self, ways: Tensor, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:
-        """From the last cell to the first: the cell of every word ``(batch, J)`` and sizes ``(batch, cells)``."""
+        """Alignments, from the last cell to the first: cells of words ``(batch, J)``, sizes ``(batch, cells)``."""
         count, cells, starts, sizes = ways.shape
         copies = count // self.source_lengths.shape[0]
         source_lengths, end = self.source_lengths.repeat(copies), self.target_lengths.repeat(copies)

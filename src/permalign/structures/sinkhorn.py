@@ -1,4 +1,4 @@
-"""Relaxed one-to-one matchings: what a matrix of scores becomes when rows and columns must sum to one."""
+"""Matchings of tokens and positions: relaxed (Sinkhorn's doubly stochastic matrix), and the best one (Hungarian)."""
 
 import torch
 from torch import Tensor
@@ -20,18 +20,18 @@ def sinkhorn_matrix(
     lengths: Int[Tensor, " batch"] | None = None,
     iterations: int = 32,
 ) -> Float[Tensor, "batch position token"]:
-    """A matrix whose rows and columns (nearly) sum to one, by turns of normalisation in log space. O(iterations n^2).
+    """A matrix whose rows and columns (nearly) sum to one, by normalising them in turn in log space. O(iterations n^2).
 
         X <- X - logsumexp over tokens,   X <- X - logsumexp over positions,   again and again;   matrix = exp(X)
 
-    (Sinkhorn, 1964; Adams and Zemel, 2011; Mena et al., 2018.) After a turn the columns sum to one exactly and the
-    rows as far as it has converged. Every turn is a softmax, so the gradient is that of the turns themselves. Padding
-    takes no part: there the matrix is the identity.
+    (Sinkhorn, 1964; Adams and Zemel, 2011; Mena et al., 2018.) After an iteration the columns sum to one
+    exactly and the rows as far as it has converged. Every iteration is two softmaxes, through which gradients flow. At
+    padding the matrix is the identity.
 
     Args:
-        scores: how well each token suits each position; their temperature is the caller's.
-        lengths: of the sentences; None means n.
-        iterations: how many turns.
+        scores: how well each token suits each position, already divided by a temperature if there is one.
+        lengths: the lengths of the sentences; None means n for all.
+        iterations: the number of iterations.
 
     >>> sinkhorn_matrix(torch.tensor([[[3.0, 1.0], [1.0, 3.0]]]).log())
     tensor([[[0.7500, 0.2500],
@@ -39,10 +39,10 @@ def sinkhorn_matrix(
     """
     lengths = _require_square(scores, lengths)
     if iterations < 1:
-        raise ValueError(f"iterations is {iterations}, but must be at least 1. The paper has 32.")
-    words = scores.shape[1]
-    inside = inside_square(lengths, words)
-    diagonal = torch.eye(words, dtype=torch.bool, device=scores.device)
+        raise ValueError(f"iterations is {iterations}, but must be at least 1. The paper uses 32.")
+    length = scores.shape[1]
+    inside = inside_square(lengths, length)
+    diagonal = torch.eye(length, dtype=torch.bool, device=scores.device)
     logs = scores.masked_fill(~inside, -torch.inf).masked_fill(~inside & diagonal, 0.0)
     for _ in range(iterations):
         logs = logs.log_softmax(2).log_softmax(1)
@@ -52,10 +52,14 @@ def sinkhorn_matrix(
 def best_matching(
     scores: Float[Tensor, "batch position token"], lengths: Int[Tensor, " batch"] | None = None
 ) -> Int[Tensor, "batch n"]:
-    """The order whose scores have the greatest sum: the Hungarian algorithm, by SciPy. O(n^3).
+    """The order with the greatest sum of scores, by the Hungarian algorithm of SciPy. O(n^3).
 
     It is the limit of `sinkhorn_matrix` at temperature zero; normalising rows and columns does not change it. Padding
     keeps its place.
+
+    Args:
+        scores: how well each token suits each position.
+        lengths: the lengths of the sentences; None means n for all.
 
     >>> best_matching(torch.tensor([[[1.0, 3.0, 0.0], [0.0, 2.0, 1.0], [0.0, 0.0, 0.0]]]), torch.tensor([2]))
     tensor([[1, 0, 2]])

@@ -1,4 +1,4 @@
-"""Reorder and align in one sum: source tokens write segments, and a separable permutation orders the segments."""
+"""Reordering and alignment in one sum: source tokens write segments, and a separable permutation orders them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from permalign.kernels.layout import (
     valid_splits,
 )
 from permalign.shapes import Float, Int
-from permalign.structures.aligned_segments import Segment
+from permalign.structures.aligned_segments import Segment, consecutive_segments
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.distribution import OrderDistribution
 from permalign.structures.log_space import LOG_ZERO, minus_infinity_below
@@ -39,8 +39,10 @@ from permalign.structures.splits import require_split_scores
 class Transduction(Derivation):
     """A derivation of an output: the tree, its order, and the words that each leaf writes.
 
-    ``log_prob`` is that of tree and segments together, ``log p(derivation, output | source)``. There is a segment for
-    every leaf, in the order of the output, empty ones included.
+    ``log_prob`` is the joint log-probability of tree and segments, ``log p(derivation, output | source)``.
+
+    Attributes:
+        segments: one segment for every leaf, in the order of the output, empty ones included.
     """
 
     segments: tuple[Segment, ...]
@@ -70,10 +72,11 @@ class SynchronousPermutation:
         split_scores: ``(batch, T, 2)`` with ``T = (n^3 - n) / 6``, as in `permalign.SeparablePermutation`.
         segment_log_probs: ``(batch, leaves, m + 1, L + 1)`` indexed ``[leaf, start, length]``: the log-probability
             that the leaf writes the words start..start+length-1 and then ends its segment; may be -inf. The leaves
-            are the n tokens, and the phrases behind them.
+            are the n tokens, followed by the phrases.
         source_lengths: ``(batch,)``, the number of tokens; None means all.
         target_lengths: ``(batch,)``, the number of words, 0 allowed; None means all.
-        normal_form: as in `permalign.SeparablePermutation`.
+        normal_form: whether every order has one derivation, as in `permalign.SeparablePermutation`.
+        validate_args: whether to check the values of the arguments; None means torch's default.
         phrase_scores: ``(batch, leaves - n)``, log-weights of phrases as leaves (tokens weigh 0); None for no phrases.
 
     Example: two tokens, each surely writing its own word; the output has them swapped.
@@ -112,14 +115,14 @@ class SynchronousPermutation:
     ) -> None:
         name = "segment_log_probs"
         require_floats({"split_scores": split_scores, name: segment_log_probs})
-        tokens = require_split_scores("split_scores", split_scores)
-        leaves = tokens + self._require_phrases(phrase_scores, split_scores.shape[0], tokens)
+        length = require_split_scores("split_scores", split_scores)
+        leaves = length + self._require_phrases(phrase_scores, split_scores.shape[0], length)
         expected = (split_scores.shape[0], leaves)
         if segment_log_probs.dim() != 4 or tuple(segment_log_probs.shape[:2]) != expected:
             raise ValueError(
                 f"{name} has shape {shape_of(segment_log_probs)}, but must be {expected} + (m + 1, L + 1) for outputs "
                 f"of m words and segments of at most L, indexed [token or phrase, start, length]: split_scores has "
-                f"shape {shape_of(split_scores)}, {tokens} tokens"
+                f"shape {shape_of(split_scores)}, {length} tokens"
                 + (f", and phrase_scores {shape_of(phrase_scores)}." if phrase_scores is not None else ".")
             )
         starts, sizes = segment_log_probs.shape[2:]
@@ -129,30 +132,30 @@ class SynchronousPermutation:
                 "two axes are m + 1 and L + 1."
             )
         self.split_scores, self.segment_log_probs = split_scores, segment_log_probs
-        self.tokens, self.longest, self.normal_form = tokens, sizes - 1, normal_form
+        self.length, self.max_segment_length, self.normal_form = length, sizes - 1, normal_form
         self.phrase_scores = phrase_scores
         self.source_lengths = require_lengths(
-            "source_lengths", source_lengths, name, segment_log_probs, tokens
+            "source_lengths", source_lengths, name, segment_log_probs, length
         )
         self.target_lengths = require_lengths(
             "target_lengths", target_lengths, name, segment_log_probs, starts - 1
         )
         if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
             lengths = self.source_lengths
-            require_range("source_lengths", lengths, name, segment_log_probs, tokens, what="tokens")
+            require_range("source_lengths", lengths, name, segment_log_probs, length, what="tokens")
             require_range(
                 "target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, minimum=0
             )
-            require_finite("split_scores", split_scores, valid_splits(tokens, lengths))
+            require_finite("split_scores", split_scores, valid_splits(length, lengths))
             require_no_nan_or_plus(name, segment_log_probs, self._possible())
             if phrase_scores is not None:
-                inside = self._possible()[:, tokens:, 0, 0]
+                inside = self._possible()[:, length:, 0, 0]
                 require_finite("phrase_scores", phrase_scores, inside)
             self._require_room()
 
     @property
     def permutation(self) -> OrderDistribution:
-        """The distribution over orders of tokens before any output is seen; phrases are left out of account."""
+        """The distribution over orders of tokens before any output is seen; it does not know of phrases."""
         return SeparablePermutation(
             self.split_scores, self.source_lengths, self.normal_form, validate_args=False
         )
@@ -176,8 +179,8 @@ class SynchronousPermutation:
     def log_likelihood(self) -> Float[Tensor, " batch"]:
         """The log-probability of the output, summed over all permutations and all segmentations.
 
-        -inf where there is none. Its gradient in the segments is their posterior, in the scores the posterior of rules
-        minus the prior one.
+        -inf where there is no way to write it. Its gradient in the segments is their posterior; in the scores it is the
+        posterior of rules minus their prior.
         """
         total = self._total(self.split_scores, self.segment_log_probs)
         return minus_infinity_below(total - self.log_partition(), total)
@@ -190,11 +193,11 @@ class SynchronousPermutation:
         return prior._total(prior.split_scores, prior.segment_log_probs)
 
     def rule_posteriors(self) -> Float[Tensor, "batch splits 2"]:
-        """P(a derivation uses that split with that rule | output); 0 at padding."""
+        """The probability that a derivation uses each split with each rule, given the output; 0 at padding."""
         return self._posteriors()[0]
 
     def segment_posteriors(self) -> Float[Tensor, "batch leaves starts sizes"]:
-        """P(the token, or the phrase as one leaf, writes exactly that segment | output); 0 where impossible."""
+        """The probability that a leaf writes exactly that segment, given the output; 0 where impossible."""
         return self._posteriors()[1]
 
     # --- Single derivations -----------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ class SynchronousPermutation:
     def best_derivation(self) -> list[Transduction]:
         """The most probable derivation of every output: tree and segments. O(n^3 m^3).
 
-        An impossible output has none worth the name: its log-probability is -inf.
+        Of an impossible output it is a straight tree that writes nothing, with log-probability -inf.
         """
         walks = Walks(*(part.cpu() for part in self._walk(None)))
         log_partitions = self._exact_log_partition().tolist()
@@ -211,34 +214,38 @@ class SynchronousPermutation:
     def frequent_derivations(
         self, uniforms: Float[Tensor, "samples batch n"], count: int
     ) -> list[list[Transduction]]:
-        """For every output derivations drawn from their posterior by uniform numbers, most frequent first.
+        """For every output, derivations drawn from their posterior, most frequent first.
 
-        Of those that put the same leaves into the same order only one is given, and no more than ``count`` of them. The
-        first number of a sample is for the label of the root, where there are labels, the others are for the nodes met
-        on the way down; `sample` draws the numbers itself, and gives orders and sizes alone.
+        Derivations that put the same leaves into the same order count as one.
+
+        Args:
+            uniforms: the uniform numbers to draw by. The first of a sample chooses the label of the root, where there
+                are labels; the others choose at the nodes met from there down. (`sample` draws its numbers itself, and
+                returns orders and sizes without trees.)
+            count: the maximum number of derivations for each output.
         """
         with torch.no_grad():
             walks = Walks(*(part.cpu() for part in self._walk(uniforms)))
             log_partitions = self._exact_log_partition().tolist()
-        found = []
+        answers = []
         for row, log_partition in enumerate(log_partitions):
             keys = torch.cat([walks.orders[:, row], walks.widths[:, row]], 1).tolist()
             first = {tuple(key): sample for sample, key in reversed(list(enumerate(keys)))}
             frequent = Counter(map(tuple, keys)).most_common(count)
-            found.append([self._transduction(walks, first[key], row, log_partition) for key, _ in frequent])
-        return found
+            answers.append([self._transduction(walks, first[key], row, log_partition) for key, _ in frequent])
+        return answers
 
     def sample(
         self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
     ) -> Int[Tensor, "*samples batch 3 n"]:
         """Derivations drawn from their posterior given the output: orders, sizes of segments, and widths of leaves.
 
-        ``[..., 0, position]`` is the token at a position, ``[..., 1, position]`` how many words the leaf writes that
-        begins there, ``[..., 2, position]`` how many tokens it has; both are 0 inside a phrase. Padding keeps its place
-        and writes nothing.
+        ``[..., 0, position]`` is the token at a position, ``[..., 1, position]`` the number of words of the leaf that
+        begins there, ``[..., 2, position]`` its number of tokens; the last two are 0 inside a phrase. Padding keeps its
+        place and writes nothing.
         """
         batch, device = self.split_scores.shape[0], self.split_scores.device
-        shape = (sample_count(sample_shape), batch, self.tokens)
+        shape = (sample_count(sample_shape), batch, self.length)
         with torch.no_grad():
             walks = self._walk(torch.rand(shape, generator=generator, dtype=torch.float64, device=device))
         parts = torch.stack([walks.orders, walks.sizes, walks.widths], dim=2)
@@ -247,11 +254,13 @@ class SynchronousPermutation:
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
     def _transduction(self, walks: Walks, sample: int, row: int, log_partition: float) -> Transduction:
-        """What one walker met in one sentence; a straight tree that writes nothing for an impossible output."""
+        """The derivation of one sample of one sentence; for an impossible output one that writes nothing."""
         length, walk = int(self.source_lengths[row]), Walks(*(part[sample, row] for part in walks))
         nodes = walk.nodes[walk.nodes[:, 0] >= 0]
         order, sizes, widths = (part[:length] for part in (walk.orders, walk.sizes, walk.widths))
-        possible = int(sizes.sum()) == int(self.target_lengths[row]) and int(sizes.max()) <= self.longest
+        possible = (
+            int(sizes.sum()) == int(self.target_lengths[row]) and int(sizes.max()) <= self.max_segment_length
+        )
         if not possible:
             straight = [[0, end - 1, end, 0, 0] for end in range(length, 1, -1)]
             nodes, order = torch.tensor(straight, dtype=torch.int64).view(-1, 5), torch.arange(length)
@@ -263,12 +272,12 @@ class SynchronousPermutation:
         if possible:
             weight = self._weight(row, nodes, first, sizes, widths) + self._grammar_weight(row, tree)
             log_prob = -torch.inf if weight < LOG_ZERO / 2 else min(0.0, weight - log_partition)
-        return Transduction(
-            tree, tree.order, log_prob, _segments(first.tolist(), widths.tolist(), sizes.tolist())
-        )
+        leaves = zip(first.tolist(), widths.tolist(), strict=True)
+        sources = [tuple(range(token, token + width)) for token, width in leaves]
+        return Transduction(tree, tree.order, log_prob, tuple(consecutive_segments(sources, sizes.tolist())))
 
     def _walk(self, uniforms: Tensor | None) -> Walks:
-        """The best derivation of every output, or some drawn by ``uniforms`` ``(samples, batch, n)``."""
+        """The best derivation of every output, or samples drawn by ``uniforms`` ``(samples, batch, n)``."""
         pair = (
             self.split_scores,
             self._finite(self.segment_log_probs),
@@ -279,32 +288,32 @@ class SynchronousPermutation:
         return kernels.synchronous_walk(*pair, draws, self.normal_form)
 
     def _exact_log_partition(self) -> Tensor:
-        """In double precision."""
+        """`log_partition` in double precision."""
         if self.phrase_scores is None:
             return self.permutation.double().log_partition()
         prior = self.prior
         return prior._total(prior.split_scores.double(), prior.segment_log_probs.double())
 
-    def _tree(self, nodes: Tensor, states: Tensor, first: Tensor, widths: Tensor) -> Tree:
-        """From nodes (i, j, k, rule, state) in pre-order, the states of tokens, and leaves in the output's order."""
+    def _tree(self, nodes: Tensor, labels: Tensor, first: Tensor, widths: Tensor) -> Tree:
+        """The tree of nodes (i, j, k, rule, label) in pre-order, tokens' labels, and leaves in the output's order."""
         phrases = [
             (start, start + width) for start, width in zip(first.tolist(), widths.tolist(), strict=True)
         ]
-        return Tree.from_nodes(nodes[:, :4].tolist(), len(states), phrases=phrases)
+        return Tree.from_nodes(nodes[:, :4].tolist(), len(labels), phrases=phrases)
 
     def _grammar_weight(self, row: int, tree: Tree) -> float:
-        """What a derivation weighs beside its splits and segments."""
+        """The part of a derivation's weight that is neither of splits nor of segments."""
         return 0.0
 
     def _finite(self, segment_log_probs: Tensor) -> Tensor:
-        """With the scores of phrases, and a finite log-zero for what is impossible or padding."""
+        """Segment log-probabilities plus the scores of phrases, with a finite log-zero where impossible or padding."""
         if self.phrase_scores is not None:
-            scores = functional.pad(self.phrase_scores.to(segment_log_probs), (self.tokens, 0))
+            scores = functional.pad(self.phrase_scores.to(segment_log_probs), (self.length, 0))
             segment_log_probs = segment_log_probs + scores[:, :, None, None]
         return torch.where(self._possible(), segment_log_probs, LOG_ZERO).clamp(min=LOG_ZERO)
 
     def _inputs(self) -> tuple[Tensor, ...]:
-        """All that the sum depends on."""
+        """All tensors that the sum depends on."""
         phrases = () if self.phrase_scores is None else (self.phrase_scores,)
         return self.split_scores, self.segment_log_probs, *phrases
 
@@ -318,7 +327,7 @@ class SynchronousPermutation:
         )
 
     def _posteriors(self) -> tuple[Tensor, Tensor]:
-        """Gradients of the sum. Where they are to be differentiated again, by way of the portable kernels."""
+        """The gradients of the sum; by the portable kernels if they may be differentiated again."""
         again = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self._inputs())
         with torch.inference_mode(False), torch.enable_grad():
             inputs = []
@@ -337,23 +346,23 @@ class SynchronousPermutation:
         return rules.to(self.split_scores.dtype), segments.to(self.split_scores.dtype)
 
     def _weight(self, row: int, nodes: Tensor, first: Tensor, sizes: Tensor, widths: Tensor) -> float:
-        """The log-weight of one derivation, from its nodes, and the leaves in the output's order."""
+        """The log-weight of one derivation, from its nodes and its leaves in the output's order."""
         device = self.split_scores.device
         start, middle, end, rule, _ = nodes.to(device).unbind(-1)
         first, sizes, widths = (part.to(device) for part in (first, sizes, widths))
-        splits = split_index(self.tokens, start, middle, end)
-        leaves = span_offsets(self.tokens).to(device)[widths] + first
+        splits = split_index(self.length, start, middle, end)
+        leaves = span_offsets(self.length).to(device)[widths] + first
         segments = self.segment_log_probs[row, leaves, sizes.cumsum(0) - sizes, sizes]
         weight = self.split_scores[row, splits, rule].double().sum() + segments.double().sum()
         if self.phrase_scores is not None:
-            weight = weight + self.phrase_scores[row, leaves[widths > 1] - self.tokens].double().sum()
+            weight = weight + self.phrase_scores[row, leaves[widths > 1] - self.length].double().sum()
         return float(weight.detach())
 
     def _possible(self) -> Tensor:
-        """Which (leaf, start, length) lie inside the pair: ``(batch, leaves, m + 1, L + 1)``."""
+        """A mask ``(batch, leaves, m + 1, L + 1)`` of the (leaf, start, length) that lie inside the pair."""
         device = self.segment_log_probs.device
         _, leaves, starts, sizes = self.segment_log_probs.shape
-        first, width = (place.to(device) for place in leaf_spans(self.tokens, leaves))
+        first, width = (spans.to(device) for spans in leaf_spans(self.length, leaves))
         in_source = first + width <= self.source_lengths[:, None]
         ends = torch.arange(starts, device=device)[:, None] + torch.arange(sizes, device=device)
         in_target = ends <= self.target_lengths[:, None, None]
@@ -361,7 +370,7 @@ class SynchronousPermutation:
 
     @staticmethod
     def _require_phrases(phrase_scores: Tensor | None, batch: int, tokens: int) -> int:
-        """How many phrases there are."""
+        """The number of phrases that these scores are of."""
         if phrase_scores is None:
             return 0
         require_floats({"phrase_scores": phrase_scores})
@@ -375,21 +384,13 @@ class SynchronousPermutation:
         return phrase_scores.shape[1]
 
     def _require_room(self) -> None:
-        too_long = self.target_lengths > self.source_lengths * self.longest
+        too_long = self.target_lengths > self.source_lengths * self.max_segment_length
         if bool(too_long.any()):
             row = int(too_long.nonzero()[0])
             words, tokens = int(self.target_lengths[row]), int(self.source_lengths[row])
+            longest = self.max_segment_length
             raise ValueError(
                 f"target_lengths[{row}] is {words} words, but {tokens} source tokens with segments of at most "
-                f"L = {self.longest} words write {tokens * self.longest} at most. Use L = {-(-words // tokens)} or "
+                f"L = {longest} words write {tokens * longest} at most. Use L = {-(-words // tokens)} or "
                 f"more (segment_log_probs has shape {shape_of(self.segment_log_probs)}), or leave the pair out."
             )
-
-
-def _segments(first: list[int], widths: list[int], sizes: list[int]) -> tuple[Segment, ...]:
-    """Segments of leaves in the order of the output."""
-    segments, word = [], 0
-    for token, width, size in zip(first, widths, sizes, strict=True):
-        segments.append(Segment(tuple(range(token, token + width)), tuple(range(word, word + size))))
-        word += size
-    return tuple(segments)

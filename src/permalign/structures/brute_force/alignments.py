@@ -160,11 +160,13 @@ class EnumeratedSegmentalAlignment(_Enumerated):
         self.source_lengths = [int(length) for length in source_lengths]
         self.target_lengths = [int(length) for length in target_lengths]
         self.steps = segment_log_probs.shape[2] - 1
-        self.longest = segment_log_probs.shape[3] - 1
+        self.max_segment_length = segment_log_probs.shape[3] - 1
 
     def alignments(self, sentence: int) -> list[tuple[int, ...]]:
         """Every way to cut the output into one segment per cell."""
-        cuts = compositions(self.target_lengths[sentence], self.source_lengths[sentence], self.longest)
+        cuts = compositions(
+            self.target_lengths[sentence], self.source_lengths[sentence], self.max_segment_length
+        )
         return [tuple(cell for cell, size in enumerate(cut) for _ in range(size)) for cut in cuts]
 
     def pieces(self, sentence: int, cells: tuple[int, ...]) -> list[tuple[int, int, int]]:

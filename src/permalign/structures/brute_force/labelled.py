@@ -89,7 +89,7 @@ class EnumeratedLabelledPermutation(EnumeratedPermutation):
         return weights.flatten().softmax(0).view_as(weights)
 
     def entropy(self) -> Tensor:
-        """``(batch,)``: of labelled trees."""
+        """``(batch,)``: the entropy of labelled trees."""
         values = []
         for sentence in range(len(self.scores)):
             log_probs = self.sentence_weights(sentence).flatten().log_softmax(0)
@@ -111,7 +111,7 @@ class EnumeratedLabelledPermutation(EnumeratedPermutation):
         return found
 
     def rule_counts(self) -> Tensor:
-        """``(batch, orientation, label, left label, right label)``: how many nodes use a rule, in the mean."""
+        """``(batch, orientation, label, left label, right label)``: how many nodes use each rule, on average."""
         shape = (len(self.scores), *self.rule_scores.shape)
         found = self.scores.new_zeros(shape)
         for sentence, length in enumerate(self.lengths):

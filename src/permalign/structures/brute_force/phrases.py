@@ -44,7 +44,7 @@ class EnumeratedPhraseDerivation(NamedTuple):
 
 
 @cache
-def all_phrasings(tokens: int, longest_phrase: int) -> tuple[tuple[int, ...], ...]:
+def all_phrasings(tokens: int, max_phrase_length: int) -> tuple[tuple[int, ...], ...]:
     """Every way to cut the tokens into leaves: fenceposts.
 
     >>> all_phrasings(3, 2)
@@ -53,19 +53,19 @@ def all_phrasings(tokens: int, longest_phrase: int) -> tuple[tuple[int, ...], ..
     return tuple(
         tuple(sum(widths[:leaf]) for leaf in range(leaves + 1))
         for leaves in range(1, tokens + 1)
-        for widths in compositions(tokens, leaves, longest_phrase)
+        for widths in compositions(tokens, leaves, max_phrase_length)
         if 0 not in widths
     )
 
 
 @cache
-def packed_leaves(tokens: int, longest_phrase: int) -> dict[tuple[int, int], int]:
-    """The place of every leaf (first token, end): by width, then by first token.
+def packed_leaves(tokens: int, max_phrase_length: int) -> dict[tuple[int, int], int]:
+    """The packed index of every leaf (first token, one past the last): by width, then by first token.
 
     >>> packed_leaves(3, 2)
     {(0, 1): 0, (1, 2): 1, (2, 3): 2, (0, 2): 3, (1, 3): 4}
     """
-    spans = [(start, start + width) for width in range(1, longest_phrase + 1) for start in range(tokens)]
+    spans = [(start, start + width) for width in range(1, max_phrase_length + 1) for start in range(tokens)]
     return {span: place for place, span in enumerate(span for span in spans if span[1] <= tokens)}
 
 
@@ -79,29 +79,29 @@ class EnumeratedPhrasePermutation:
         phrase_scores: Tensor,
         source_lengths: Tensor,
         target_lengths: Tensor,
-        longest_phrase: int,
+        max_phrase_length: int,
         normal_form: bool = False,
     ) -> None:
         self.split_scores, self.segment_log_probs = split_scores, segment_log_probs
         self.phrase_scores, self.normal_form = phrase_scores, normal_form
         self.size = segment_log_probs.shape[1] - phrase_scores.shape[1]
-        self.longest, self.longest_phrase = segment_log_probs.shape[3] - 1, longest_phrase
+        self.max_segment_length, self.max_phrase_length = segment_log_probs.shape[3] - 1, max_phrase_length
         self.lengths = [int(length) for length in source_lengths]
         self.target_lengths = [int(length) for length in target_lengths]
 
     def derivations(self, sentence: int) -> list[EnumeratedPhraseDerivation]:
-        """All of them: leaves, trees over the leaves, and cuts of the output."""
+        """All derivations: leaves, trees over the leaves, and cuts of the output."""
         return [
             EnumeratedPhraseDerivation(posts, tree, sizes)
-            for posts in all_phrasings(self.lengths[sentence], self.longest_phrase)
+            for posts in all_phrasings(self.lengths[sentence], self.max_phrase_length)
             for tree in all_trees(0, len(posts) - 1, self.normal_form)
-            for sizes in compositions(self.target_lengths[sentence], len(posts) - 1, self.longest)
+            for sizes in compositions(self.target_lengths[sentence], len(posts) - 1, self.max_segment_length)
         ]
 
     def tree_weight(self, sentence: int, posts: tuple[int, ...], tree: EnumeratedTree) -> Tensor:
-        """The scores of all its rules and of all its phrases."""
+        """The weight of a derivation before any output: the scores of its rules and phrases."""
         weight = self.split_scores.new_zeros(())
-        places, leaves = packed_splits(self.size), packed_leaves(self.size, self.longest_phrase)
+        places, leaves = packed_splits(self.size), packed_leaves(self.size, self.max_phrase_length)
         for i, j, k, rule in tree.splits:
             place = places[posts[i], posts[j], posts[k]]
             weight = weight + self.split_scores[sentence, place, RULES.index(rule)]
@@ -117,7 +117,7 @@ class EnumeratedPhrasePermutation:
     def _log_partition(self, sentence: int) -> Tensor:
         weights = [
             self.tree_weight(sentence, posts, tree)
-            for posts in all_phrasings(self.lengths[sentence], self.longest_phrase)
+            for posts in all_phrasings(self.lengths[sentence], self.max_phrase_length)
             for tree in all_trees(0, len(posts) - 1, self.normal_form)
         ]
         return torch.stack(weights).logsumexp(0)
@@ -133,8 +133,8 @@ class EnumeratedPhrasePermutation:
         return torch.stack(answer) - self._log_partition(sentence)
 
     def _places(self, derivation: EnumeratedPhraseDerivation) -> list[tuple[int, int, int]]:
-        """Its segments as they are packed: leaf, first word, number of words."""
-        leaves, word, places = packed_leaves(self.size, self.longest_phrase), 0, []
+        """The packed indices of its segments: leaf, first word, number of words."""
+        leaves, word, places = packed_leaves(self.size, self.max_phrase_length), 0, []
         for segment in derivation.segments:
             places.append((leaves[segment.source[0], segment.source[-1] + 1], word, len(segment.target)))
             word += len(segment.target)

@@ -117,7 +117,7 @@ class EnumeratedPermutation:
         return torch.einsum("t,tpq->pq", self.log_probs(sentence).exp(), matrices)
 
     def padded(self, order: tuple[int, ...]) -> tuple[int, ...]:
-        """The order with the padding behind it, every pad in its place."""
+        """The order followed by padding, which keeps its place."""
         return order + tuple(range(len(order), self.size))
 
     def sample(self, sample_shape: tuple[int, ...] = (), generator: torch.Generator | None = None) -> Tensor:
@@ -132,7 +132,7 @@ class EnumeratedPermutation:
         return torch.stack(columns, 1).reshape(*sample_shape, len(self.scores), self.size)
 
     def log_prob(self, order: Tensor) -> Tensor:
-        """Of orders ``(..., batch, position)``: the summed probability of the trees that yield them."""
+        """The log-probability of orders ``(..., batch, position)``: that of all trees that yield them, summed."""
         flat = order.reshape(-1, len(self.scores), self.size)
         known = [self.order_log_probs(sentence) for sentence in range(len(self.scores))]
         impossible = self.scores.new_tensor(-torch.inf)
@@ -191,7 +191,7 @@ class EnumeratedPermutation:
         return EnumeratedTree(start, end, rule, (left, self._greedy_tree(middle, end, rules)))
 
     def most_probable_order(self) -> EnumeratedOrders:
-        """Of all separable orders the most probable one, after summing over the trees of each."""
+        """The most probable of all separable orders, each with its trees summed."""
         orders, values = [], []
         for sentence in range(len(self.scores)):
             scored = self.order_log_probs(sentence)
@@ -210,7 +210,7 @@ class EnumeratedPermutation:
         return torch.stack(values)
 
     def entropy(self) -> Tensor:
-        """``(batch,)``: of trees; in normal form these are permutations."""
+        """``(batch,)``: the entropy of trees; in normal form these are permutations."""
         return self.kl_divergence(None)
 
     def kl_divergence(self, other: "EnumeratedPermutation | None") -> Tensor:
@@ -234,7 +234,7 @@ class EnumeratedPermutation:
 
 @cache
 def _used_splits(start: int, end: int, normal_form: bool, size: int) -> Tensor:
-    """For every tree over a span the places of its splits in flattened scores, ``(tree, width - 1)``."""
+    """For every tree over a span the indices of its splits in flattened scores, ``(tree, width - 1)``."""
     places = packed_splits(size)
     used = [
         [2 * places[i, j, k] + RULES.index(rule) for i, j, k, rule in sorted(tree.splits)]

@@ -59,12 +59,12 @@ class EnumeratedSynchronousPermutation:
         self.permutation = plain if permutation is None else permutation
         self.segment_log_probs = segment_log_probs
         self.target_lengths = [int(length) for length in target_lengths]
-        self.longest = segment_log_probs.shape[3] - 1
+        self.max_segment_length = segment_log_probs.shape[3] - 1
 
     def cuts(self, sentence: int) -> list[tuple[int, ...]]:
         """Every way to cut the output: how many words each position writes."""
         length = self.permutation.lengths[sentence]
-        return list(compositions(self.target_lengths[sentence], length, self.longest))
+        return list(compositions(self.target_lengths[sentence], length, self.max_segment_length))
 
     def weights(self, sentence: int) -> Tensor:
         """The log-probability of every derivation, ``(tree, cut)``: the tree's, and that of all segments."""

@@ -64,7 +64,7 @@ def all_trees(start: int, end: int, normal_form: bool = False) -> tuple[Enumerat
 
 @cache
 def packed_splits(length: int) -> dict[tuple[int, int, int], int]:
-    """The place of every split ``(i, j, k)`` in packed scores: by width ``k - i``, then ``i``, then ``j``.
+    """The index of every split ``(i, j, k)`` in packed scores: by width ``k - i``, then ``i``, then ``j``.
 
     >>> packed_splits(3)
     {(0, 1, 2): 0, (1, 2, 3): 1, (0, 1, 3): 2, (0, 2, 3): 3}
