@@ -123,7 +123,7 @@ def test_bleu_shown_in_training_is_that_of_evaluate_and_of_sacrebleu(tmp_path):
 
 def test_what_stands_in_train_is_told(translation):
     done = permalign("evaluate", translation, "--split", "iid/test")
-    assert "of 4 examples of iid/test stand in iid/train too" in done.stderr
+    assert "of 4 examples of iid/test also occur in iid/train" in done.stderr
 
 
 def test_a_checkpoint_has_answers_of_its_own(runs):
@@ -169,7 +169,7 @@ def test_a_beam_that_is_not_said_is_that_of_training(runs):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("evaluate", "nowhere"), 1, "nowhere: is no run: it has no config.yaml"),
+        (("evaluate", "nowhere"), 1, "nowhere: is not a run: it has no config.yaml"),
         (("evaluate", "RUN", "--split", "iid/tset"), 2, "did you mean 'iid/test'?"),
         (("evaluate", "RUN", "--checkpoint", "lats"), 2, "unknown checkpoint"),
         (("evaluate", "RUN", "--checkpoint", "../model"), 2, "unknown checkpoint"),

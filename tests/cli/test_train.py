@@ -86,7 +86,7 @@ def test_an_average_of_kept_models(permalign, config):
             2,
             "did you mean training.max_steps?",
         ),
-        (["train", "--resume", "nowhere"], 1, "is no run"),
+        (["train", "--resume", "nowhere"], 1, "is not a run"),
         (["train", "arithmetic/soft", "--resume", "nowhere"], 2, "give --resume RUN alone"),
         (["train", "arithmetic/soft", "--set", "task.notation=infix"], 2, "expected 'postfix' or 'prefix'"),
         (["tune", "arithmetic/soft", "--range", "seed=9:1"], 2, "is empty"),

@@ -1,4 +1,4 @@
-"""Trains one run again and again, each time killed (-9) at another act of writing, and goes on with it.
+"""Trains one run again and again, each time killed (-9) at another write operation, and resumes it.
 
 Forks, so that torch is loaded once: `python -m tests.training.killed_runs DATA FOLDER EVERY`. Prints how often a run
 was killed, and the places where one that was killed there ended differently from one that was not.

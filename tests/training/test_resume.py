@@ -44,7 +44,7 @@ def test_a_run_killed_at_any_act_of_writing_ends_like_one_that_was_not(tmp_path)
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """200 steps at once, and the config they were begun with."""
+    """200 steps at once, and the config they were started with."""
     folder = tmp_path_factory.mktemp("whole")
     config = folder / "config.yaml"
     values = options(write_data(folder), max_steps=200, evaluate_every=50, gradient_accumulation_steps=1)
@@ -121,7 +121,7 @@ def test_other_options_are_no_way_to_go_on_but_data_may_be_moved(tmp_path):
     config["task"]["path"] = str((tmp_path / "data.jsonl").rename(tmp_path / "moved.jsonl"))
     changed = {**config, "training": {**config["training"], "learning_rate": 0.02}}
     (run / "config.yaml").write_text(yaml.safe_dump(changed))
-    with pytest.raises(DataError, match=r"training.learning_rate was 0.01 and is 0.02; put it back"):
+    with pytest.raises(DataError, match=r"training.learning_rate was 0.01 and is now 0.02; restore it"):
         resume(run, display=SILENT)
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     assert resume(run, display=SILENT).step == 12
@@ -152,7 +152,9 @@ def test_as_many_processes_go_on_as_began(tmp_path):
     run = begun(tmp_path)
     state = latest_state(run / "state") / "state.json"
     state.write_text(state.read_text().replace('"processes": 1', '"processes": 2'))
-    with pytest.raises(DataError, match=r"begun with 2 processes, and this is 1 process; start as many"):
+    with pytest.raises(
+        DataError, match=r"started with 2 processes, but now there are 1; use the same number"
+    ):
         resume(run, display=SILENT)
 
 
@@ -161,10 +163,10 @@ def test_a_broken_state_is_told(tmp_path, name):
     run = begun(tmp_path)
     file = latest_state(run / "state") / name
     file.write_bytes(file.read_bytes()[:40])
-    with pytest.raises(DataError, match="this saved state is broken"):
+    with pytest.raises(DataError, match="this saved state is damaged"):
         resume(run, display=SILENT)
     file.unlink()
-    with pytest.raises(DataError, match="this saved state is broken"):
+    with pytest.raises(DataError, match="this saved state is damaged"):
         resume(run, display=SILENT)
 
 

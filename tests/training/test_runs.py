@@ -102,14 +102,14 @@ def test_tensorboard_reads_the_events(trained):
 def test_a_run_is_not_overwritten_without_being_asked(trained):
     run, data, _ = trained
     before = (run / "metrics.jsonl").read_text()
-    with pytest.raises(PermalignError, match=r"holds a run already. Go on with it by --resume"):
+    with pytest.raises(PermalignError, match=r"already contains a run. Resume it with --resume"):
         train(options(data), run, display=SILENT)
     assert (run / "metrics.jsonl").read_text() == before
 
 
 def test_what_is_no_run_is_never_overwritten(tmp_path):
     data = write_data(tmp_path)
-    with pytest.raises(PermalignError, match="is no run"):
+    with pytest.raises(PermalignError, match="is not a run"):
         train(options(data), tmp_path, overwrite=True, display=SILENT)
     assert data.exists()
 
@@ -118,7 +118,7 @@ def test_what_is_no_run_is_never_overwritten(tmp_path):
 def test_a_config_alone_makes_no_run(tmp_path, config):
     data = write_data(tmp_path / "project" / "model")
     (tmp_path / "project" / "config.yaml").write_text(config)
-    with pytest.raises(PermalignError, match="is no run"):
+    with pytest.raises(PermalignError, match="is not a run"):
         train(options(data), tmp_path / "project", overwrite=True, display=SILENT)
     assert data.exists()
 
@@ -208,7 +208,7 @@ def test_examples_that_cannot_be_read_back(tmp_path):
         prepare(RunOptions.parse(values))
     values["training"]["overlong_targets"] = "skip"
     prepared = prepare(RunOptions.parse(values))
-    assert (prepared.left_out, prepared.unread) == (0, 1)
+    assert (prepared.skipped, prepared.skipped_by_inverse) == (0, 1)
     data.write_text(
         "".join(
             f'{{"source": "a b a b", "target": "A", "split": "{split}"}}\n'
@@ -231,7 +231,7 @@ def test_examples_the_head_cannot_write_are_left_out_if_so_wanted(tmp_path):
     whole = prepare(RunOptions.parse(options(write_data(tmp_path / "whole"), stages=[])))
     values["training"]["overlong_targets"] = "skip"
     prepared = prepare(RunOptions.parse(values))
-    assert prepared.left_out == 1
+    assert prepared.skipped == 1
     assert len(prepared.batches) == len(whole.batches)
     said = []
 
@@ -241,7 +241,7 @@ def test_examples_the_head_cannot_write_are_left_out_if_so_wanted(tmp_path):
 
     values["training"] |= {"max_steps": 1}
     train(values, tmp_path / "run", display=Listening())
-    assert "left out: 1 training examples longer than segments writes" in said
+    assert "skipped 1 training examples whose targets are too long for segments" in said
 
 
 def test_nothing_to_write_is_refused_in_any_case(tmp_path):
@@ -303,7 +303,7 @@ def test_patience_ends_a_run_early(tmp_path):
     values = options(write_data(tmp_path), max_steps=100, evaluate_every=1, patience=2, learning_rate=1e-9)
     progress = train(values, tmp_path / "run", display=SILENT)
     assert progress.step == 3
-    assert progress.finished == "exact_match has not risen for 2 evaluations"
+    assert progress.finished == "exact_match has not improved for 2 evaluations"
 
 
 def test_epochs_and_steps_end_with_what_comes_first(tmp_path):
@@ -332,19 +332,19 @@ def test_the_wheel_has_the_experiments(tmp_path):
     assert {f"permalign/experiments/{name}.yaml" for name in experiment_names()} <= set(names)
 
 
-def test_a_run_knows_the_names_it_was_begun_with(data_dir, monkeypatch):
+def test_entities_are_part_of_the_fingerprint_of_the_data(data_dir, monkeypatch):
     options = load_experiment(
         "geoquery/exact", ["text.source.link_entities=true", f"task.data_dir={data_dir}"]
     )
     before = prepare(options).data
-    names = GeoQuery(data_dir=data_dir).names
-    monkeypatch.setattr(GeoQuery, "names", {**names, "texas": "riverid"})
+    entities = GeoQuery(data_dir=data_dir).entities
+    monkeypatch.setattr(GeoQuery, "entities", {**entities, "texas": "riverid"})
     assert prepare(options).data != before
 
 
-def test_a_task_without_names_has_none_to_read(tmp_path):
+def test_a_task_without_entities_has_none_to_link(tmp_path):
     values = options(write_data(tmp_path)) | {"text": {"source": {"link_entities": True}}}
-    with pytest.raises(ConfigError, match=r"text\.source\.link_entities: the task own knows no names"):
+    with pytest.raises(ConfigError, match=r"text\.source\.link_entities: the task own has no entities"):
         prepare(RunOptions.parse(values))
 
 

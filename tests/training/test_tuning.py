@@ -53,10 +53,12 @@ def test_a_trial_that_was_stopped_does_not_count(config, tmp_path, monkeypatch):
 
 
 def test_what_optuna_refuses_is_told_plainly(config, tmp_path):
-    with pytest.raises(ConfigError, match="'nowhere' is no database"):
+    with pytest.raises(ConfigError, match="'nowhere' cannot be used as a database"):
         tune(config, tmp_path / "tune", storage="nowhere")
     tune(config, tmp_path / "tune", ranges=["model.head.hidden_size=4,8"], trials=1)
-    with pytest.raises(ConfigError, match=r"range of model.head.hidden_size is not the one"):
+    with pytest.raises(
+        ConfigError, match=r"range of model.head.hidden_size differs from that of earlier trials"
+    ):
         tune(config, tmp_path / "tune", ranges=["model.head.hidden_size=4,16"], trials=2)
 
 

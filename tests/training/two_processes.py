@@ -34,10 +34,10 @@ def main(data, folder):
     kept = []
 
     class Keeping(session.Session):
-        def moves_only_reorderer(self, step):  # called when all gradients are there
+        def trains_only_reorderer(self, step):  # called when all gradients are computed
             if not kept:
                 kept.append({name: one.grad.clone() for name, one in self.core.named_parameters()})
-            return super().moves_only_reorderer(step)
+            return super().trains_only_reorderer(step)
 
     def run(sitting):
         loop_run(sitting)

@@ -1,6 +1,6 @@
 """Training: `train` and `resume`, with options (`RunOptions`) from Python, YAML or the command line.
 
-Names are imported when first used, so that options can be read without waiting for torch.
+Names are imported when first used, so that reading options does not import torch.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Ctrl-C at the end of a step instead of in its middle."""
+"""Handle Ctrl-C at the end of a step, not in the middle of it."""
 
 import os
 import signal
@@ -11,15 +11,15 @@ from typing import Any, Self
 from accelerate import Accelerator
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOTED = "\npermalign: saving after this step; press Ctrl-C again to stop at once\n"
+MESSAGE = "\npermalign: saving after this step; press Ctrl-C again to stop at once\n"
 
 
 class SavedInterrupt(KeyboardInterrupt):
-    """Ctrl-C, after which a run was saved.
+    """Raised after Ctrl-C, once the run is saved.
 
     Attributes:
-        run: the folder; of a run with restarts, it may be that of an attempt.
-        step: where it stands.
+        run: the folder of the run, or of an attempt if the run has restarts.
+        step: the step at which it was saved.
     """
 
     def __init__(self, run: Path, step: int) -> None:
@@ -28,33 +28,33 @@ class SavedInterrupt(KeyboardInterrupt):
 
 
 class InterruptHandler:
-    """Takes note of Ctrl-C (and of a polite kill) while it is open; a second one ends the program at once."""
+    """Catches SIGINT (Ctrl-C) and SIGTERM while it is open; a second signal interrupts at once."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
-        self._noted = False
+        self._received = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # no other may handle signals
-            self._before = {one: signal.signal(one, self._note) for one in SIGNALS}
+        if threading.current_thread() is threading.main_thread():  # other threads may not handle signals
+            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def requested(self) -> bool:
-        """Whether any process was interrupted; all of them ask at the same place, and get the same answer."""
-        if self._noted:
+        """Whether any process received a signal; all processes must call this together, and agree on the result."""
+        if self._received:
             self._accelerator.set_trigger()
         return bool(self._accelerator.check_trigger())
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._noted:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._received:
             raise KeyboardInterrupt
-        self._noted = True
+        self._received = True
         if self._accelerator.is_main_process and sys.stderr is not None:
-            os.write(2, NOTED.encode())  # print may be interrupted by itself
+            os.write(2, MESSAGE.encode())  # unlike print, safe in a signal handler

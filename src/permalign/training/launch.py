@@ -1,8 +1,8 @@
-"""The way into training from Python.
+"""Start and resume training runs.
 
 from permalign.training import train
 
-train({"task": {"name": "arithmetic"}, "training": {"steps": 1000}}, "runs/first")
+train({"task": {"name": "arithmetic"}, "training": {"max_steps": 1000}}, "runs/first")
 """
 
 import math
@@ -31,43 +31,46 @@ def train(
     overwrite: bool = False,
     display: Display | None = None,
 ) -> Progress:
-    """Train a model, and write all about it into a folder (see `RunDirectory`).
+    """Train a model, and write the run to a folder (see `RunDirectory`).
 
     Args:
-        options: of the run, whole or only what differs from the defaults.
-        run_dir: the folder.
-        overwrite: begin anew if the folder holds a run.
-        display: what shows the progress; None for one that fits standard error.
+        options: the options of the run, or only those that differ from the defaults.
+        run_dir: the folder of the run.
+        overwrite: whether to delete an existing run in the folder.
+        display: shows the progress; None for a progress bar or plain lines on standard error.
+
+    Returns:
+        The progress of the finished run.
 
     Raises:
-        PermalignError: the options, the data or the folder are not what they should be.
-        SavedInterrupt: Ctrl-C; everything is saved, and the run can be resumed.
-        KeyboardInterrupt: Ctrl-C twice; the run can be resumed where it was last saved.
+        PermalignError: something is wrong with the options, the data or the folder.
+        SavedInterrupt: Ctrl-C was pressed; the run is saved and can be resumed.
+        KeyboardInterrupt: Ctrl-C was pressed twice; the run can be resumed from where it was last saved.
     """
     options = options if isinstance(options, RunOptions) else RunOptions.parse(options)
     run = RunDirectory(run_dir)
     accelerator = make_accelerator()
     if accelerator.is_main_process:
         run.require_free(overwrite)
-    prepared = prepare(options)
+    setup = prepare(options)
     with _locked(run, accelerator):
         if accelerator.is_main_process:
             run.create(options, overwrite)
         accelerator.wait_for_everyone()
-        return _sit(options, prepared, run, accelerator, display)
+        return _run_session(options, setup, run, accelerator, display)
 
 
 def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
-    """Go on with a run exactly as if it had never stopped; see `train`."""
+    """Resume a run; the result is the same as if it had never been interrupted. See `train`."""
     run = RunDirectory(run_dir)
     options = run.read_options()
     accelerator = make_accelerator()
     with _locked(run, accelerator):
-        return _sit(options, prepare(options), run, accelerator, display)
+        return _run_session(options, prepare(options), run, accelerator, display)
 
 
 def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[None]:
-    """No other program trains this run meanwhile; the main process sees to that for all."""
+    """Lock the run against other programs; the main process does so for all processes."""
     if not accelerator.is_main_process:
         return nullcontext()
     return exclusive_lock(
@@ -78,18 +81,18 @@ def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManag
 
 
 def make_accelerator() -> Accelerator:
-    """What knows about devices and processes.
+    """The `Accelerator`, which handles devices and processes.
 
-    It has to be told that there is nothing but cores, or it takes several processes for as many runs. A head may leave
-    a parameter unused in some step.
+    Without ``cpu=True``, it would take several processes without a GPU for separate runs. Heads may leave parameters
+    unused in some steps, which has to be announced.
     """
     unused = DistributedDataParallelKwargs(find_unused_parameters=True)
     return Accelerator(cpu=not torch.accelerator.is_available(), kwargs_handlers=[unused])
 
 
-def _sit(
+def _run_session(
     options: RunOptions,
-    prepared: TrainingSetup,
+    setup: TrainingSetup,
     run: RunDirectory,
     accelerator: Accelerator,
     display: Display | None,
@@ -98,16 +101,16 @@ def _sit(
         options = options.with_seed(_best_seed(options, run, display))
         if accelerator.is_main_process:
             run.note(chosen_seed=options.seed)
-        prepared = prepare(options)
-    session = Session(options, prepared, run, accelerator)
+        setup = prepare(options)
+    session = Session(options, setup, run, accelerator)
     display = display or default_display()
-    if prepared.left_out and accelerator.is_main_process:
+    if setup.skipped and accelerator.is_main_process:
         display.say(
-            f"left out: {prepared.left_out} training examples longer than {options.model.head.kind} writes"
+            f"skipped {setup.skipped} training examples whose targets are too long for {options.model.head.kind}"
         )
-    if prepared.unread and accelerator.is_main_process:
+    if setup.skipped_by_inverse and accelerator.is_main_process:
         display.say(
-            f"the way back learns nothing from {prepared.unread} examples: too long for what they became"
+            f"the inverse model skips {setup.skipped_by_inverse} examples whose sources are too long for their targets"
         )
     with session.track(display):
         loop.run(session)
@@ -115,15 +118,15 @@ def _sit(
 
 
 def _best_seed(options: RunOptions, run: RunDirectory, display: Display | None) -> int:
-    """Try every seed for some steps, each a run of its own, and choose the best on dev; of equals, the first.
+    """Train each seed for a few steps, as a run of its own, and choose the best on dev; ties go to the lowest seed.
 
-    The run then begins anew with that seed. So nothing but finished attempts has to be remembered, and a run that is
-    killed meanwhile goes on with the attempt it was at.
+    The run then starts from the beginning with that seed. So only finished attempts have to be remembered, and an
+    interrupted run is resumed at the attempt it had reached.
     """
     scores: dict[int, float] = {}
     for attempt in options.attempts():
         folder = run.attempts / f"seed-{attempt.seed}"
-        begun = (folder / "config.yaml").exists()
-        progress = resume(folder, display=display) if begun else train(attempt, folder, display=display)
+        exists = (folder / "config.yaml").exists()
+        progress = resume(folder, display=display) if exists else train(attempt, folder, display=display)
         scores[attempt.seed] = -math.inf if progress.best is None else progress.best
     return max(scores, key=lambda seed: (scores[seed], -seed))

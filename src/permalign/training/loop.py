@@ -1,4 +1,4 @@
-"""The training loop, from top to bottom; the same on one core, on many cards and on many machines."""
+"""The training loop; the same on a CPU, on several GPUs and on several machines."""
 
 import math
 from collections.abc import Iterator
@@ -13,31 +13,31 @@ from permalign.training.session import Session
 
 
 def run(session: Session) -> None:
-    """Take steps until the run is finished.
+    """Train until the run is finished.
 
-    Every process reads the same stream of batches and takes its own share of it. A batch's loss is a mean over its
-    sentences, and accelerate averages gradients over processes; weighted as below, they are the gradients of the mean
-    over all sentences of the update, however these are spread over batches and processes.
+    Every process reads the same stream of batches and takes its share of each update. A batch's loss is a mean over
+    its sentences, and accelerate averages gradients over processes. Weighted as below, the gradient is that of the mean
+    over all sentences of the update, however they are distributed over batches and processes.
     """
     training, accelerator, progress = session.options.training, session.accelerator, session.progress
-    processes, stream = accelerator.num_processes, endless(session.prepared.batches)
+    processes, stream = accelerator.num_processes, endless(session.setup.batches)
     with InterruptHandler(accelerator) as interrupts:
         while progress.finished is None:
             step = progress.step + 1
-            session.begin_step(step)  # its noise, its objective, its learning rate
+            session.begin_step(step)  # random seeds, objective, learning rate
 
             batches = [next(stream) for _ in range(training.gradient_accumulation_steps * processes)]
             sentences = sum(len(batch) for batch in batches)
             mine = batches[accelerator.process_index :: processes]
             step_loss = torch.zeros((), device=accelerator.device)
             for batch in mine:
-                travels = batch is mine[-1]  # gradients travel between processes once, with the last batch
-                with nullcontext() if travels else accelerator.no_sync(session.model):
+                last = batch is mine[-1]  # processes exchange gradients once, with the last batch
+                with nullcontext() if last else accelerator.no_sync(session.model):
                     loss = session.model(batch.to(accelerator.device)).total * (len(batch) / sentences)
                     accelerator.backward(loss * processes)
                     step_loss += loss.detach()
 
-            if session.moves_only_reorderer(step):
+            if session.trains_only_reorderer(step):
                 session.core.forget_head_gradients()
             norms = [  # what learns by itself is clipped by itself, so that nothing changes for the rest
                 float(accelerator.clip_grad_norm_(some, training.clip_grad_norm or math.inf))
@@ -47,10 +47,10 @@ def run(session: Session) -> None:
             if not math.isfinite(norm):
                 raise PermalignError(
                     f"the gradient of step {step} has norm {norm}. Lower training.learning_rate or "
-                    "training.clip_grad_norm and begin anew."
+                    "training.clip_grad_norm, and start again."
                 )
-            session.optimiser.step()
-            session.optimiser.zero_grad()
+            session.optimizer.step()
+            session.optimizer.zero_grad()
 
             session.end_step(step, float(accelerator.reduce(step_loss, "sum")), norm)
             if step % training.evaluate_every == 0 or step == session.total:
@@ -62,6 +62,6 @@ def run(session: Session) -> None:
 
 
 def endless(batches: Batches) -> Iterator[Batch]:
-    """One epoch after the other; the sampler keeps the position."""
+    """Iterate over epochs without end; the sampler keeps the position."""
     while True:
         yield from batches

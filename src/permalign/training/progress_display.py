@@ -1,53 +1,53 @@
-"""How a run looks while it goes on: a moving line on a terminal, plain lines elsewhere, nothing where nobody looks."""
+"""Displays of the progress of training: a progress bar, plain lines, or nothing."""
 
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-LATELY = 0.9
-"""How much of the smoothed loss is the past."""
+SMOOTHING = 0.9
+"""The weight of past losses in the smoothed loss."""
 
 
 class Display:
-    """Shows nothing."""
+    """Shows nothing; the base class of all displays."""
 
     def begin(self, step: int, total: int) -> None:
-        """A sitting begins at a step."""
+        """Called when a session starts, at a step."""
 
     def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:
-        """Numbers were written down."""
+        """Called with each record."""
 
     def advance(self, step: int, loss: float) -> None:
-        """A step is done."""
+        """Called after each step."""
 
     def say(self, message: str) -> None:
-        """A sentence for the person who watches."""
+        """Show a message to the user."""
 
     def end(self) -> None:
-        """The sitting is over."""
+        """Called when the session ends."""
 
 
 class PlainDisplay(Display):
-    """A line for each record."""
+    """Prints a line per record."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._begun, self._first, self._total = 0.0, 0, 0
+        self._started, self._first, self._total = 0.0, 0, 0
 
     def begin(self, step: int, total: int) -> None:  # noqa: D102
-        self._begun, self._first, self._total = time.monotonic(), step, total
+        self._started, self._first, self._total = time.monotonic(), step, total
 
     def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:  # noqa: D102
-        left = (time.monotonic() - self._begun) / max(step - self._first, 1) * (self._total - step)
-        self.say(f"step {step}/{self._total}  {kind}  {_shown(numbers)}  ({duration(left)} left)")
+        left = (time.monotonic() - self._started) / max(step - self._first, 1) * (self._total - step)
+        self.say(f"step {step}/{self._total}  {kind}  {_format(numbers)}  ({duration(left)} left)")
 
     def say(self, message: str) -> None:  # noqa: D102
         print(message, file=self._stream, flush=True)
 
 
 class RichDisplay(Display):
-    """A bar with step, loss, dev metric and the time left; dev records scroll by above it."""
+    """A progress bar with step, loss, dev metric and remaining time; dev records are printed above it."""
 
     def __init__(self, console: Any) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -73,10 +73,10 @@ class RichDisplay(Display):
     def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:  # noqa: D102
         if kind == "dev":
             self._bars.update(self._bar, dev=f"{next(iter(numbers.values())):.2f}")
-            self.say(f"step {step}  dev  {_shown(numbers)}")
+            self.say(f"step {step}  dev  {_format(numbers)}")
 
     def advance(self, step: int, loss: float) -> None:  # noqa: D102
-        self._loss = loss if self._loss is None else LATELY * self._loss + (1 - LATELY) * loss
+        self._loss = loss if self._loss is None else SMOOTHING * self._loss + (1 - SMOOTHING) * loss
         self._bars.update(self._bar, completed=step, loss=f"{self._loss:.4f}")
 
     def say(self, message: str) -> None:  # noqa: D102
@@ -87,7 +87,7 @@ class RichDisplay(Display):
 
 
 def default_display() -> Display:
-    """A moving line if standard error is a terminal, plain lines otherwise."""
+    """A progress bar if standard error is a terminal, plain lines otherwise."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -95,17 +95,17 @@ def default_display() -> Display:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
+    """A duration in hours, minutes and seconds.
 
     >>> duration(42), duration(125), duration(7512)
     ('42s', '2m 05s', '2h 05m')
     """
-    minutes, rest = divmod(round(seconds), 60)
-    hours, of_hour = divmod(minutes, 60)
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
     if hours:
-        return f"{hours}h {of_hour:02d}m"
-    return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+        return f"{hours}h {minutes:02d}m"
+    return f"{minutes}m {seconds:02d}s" if minutes else f"{seconds}s"
 
 
-def _shown(numbers: Mapping[str, float]) -> str:
+def _format(numbers: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {number:.4g}" for name, number in numbers.items())

@@ -1,4 +1,4 @@
-"""What must not change between two sittings of a run, for the second to go on as if there were only one."""
+"""What must not change between the sessions of a run, for it to be resumed exactly."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from permalign.errors import ConfigError, UsageError
 from permalign.options.renames import translate_options
 from permalign.options.run import RunOptions
 
-PLACES = {"task.path", "task.source_file", "task.target_file", "task.data_dir"}
-"""Data may be moved: whether it is the same is seen by its fingerprint."""
+PATHS = {"task.path", "task.source_file", "task.target_file", "task.data_dir"}
+"""Data may be moved, since its fingerprint is compared."""
 
 
 @dataclass(frozen=True)
 class ResumeConditions:
-    """Under which a run goes on.
+    """The conditions under which a run is trained.
 
     Attributes:
         data: a fingerprint of the training split.
-        processes: how many share the work; each has its own noise and its share of the batches.
-        total: how many steps the run has; learning rates follow from it.
+        processes: the number of processes; each has its own noise and its share of the batches.
+        total: the number of steps of the run, which learning rates depend on.
         options: all options of the run.
     """
 
@@ -29,7 +29,7 @@ class ResumeConditions:
     options: RunOptions
 
     def record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The conditions as a JSON object."""
         return {
             "data": self.data,
             "processes": self.processes,
@@ -39,10 +39,10 @@ class ResumeConditions:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> Self:
-        """Read what `record` wrote; options under old names are translated, and new options have their defaults.
+        """Parse what `record` returned; options under old names are translated, new ones have their defaults.
 
         Raises:
-            ValueError: it wrote no such thing.
+            ValueError: the record is malformed.
         """
         try:
             return cls(
@@ -55,33 +55,35 @@ class ResumeConditions:
             raise ValueError(f"conditions of the run: {error}") from None
 
     def differences(self, now: "ResumeConditions") -> list[str]:
-        """In plain words, the weightiest first."""
-        found = []
+        """Messages about what has changed, the most important first; each says what to do."""
+        messages = []
         if self.data != now.data:
-            found.append("it was begun with other training data; put the old data back")
+            messages.append("it was started with other training data; restore that data")
         if self.processes != now.processes:
-            found.append(
-                f"it was begun with {_count(self.processes, 'process', 'es')}, and this is "
-                f"{_count(now.processes, 'process', 'es')}; start as many as before"
+            messages.append(
+                f"it was started with {_count(self.processes, 'process', 'es')}, but now there are "
+                f"{now.processes}; use the same number"
             )
-        before, after = (_flat(one.options.model_dump(mode="json")) for one in (self, now))
-        found += [
-            f"{option} was {before.get(option)!r} and is {after.get(option)!r}; put it back in config.yaml"
-            for option in sorted((before.keys() | after.keys()) - PLACES - {"description"})
+        before, after = (_flatten(conditions.options.model_dump(mode="json")) for conditions in (self, now))
+        messages += [
+            f"{option} was {before.get(option)!r} and is now {after.get(option)!r}; restore it in config.yaml"
+            for option in sorted((before.keys() | after.keys()) - PATHS - {"description"})
             if before.get(option) != after.get(option)
         ]
-        if not found and self.total != now.total:
-            found.append(f"it had {_count(self.total, 'step', 's')}, and now has {now.total}")
-        return found
+        if not messages and self.total != now.total:
+            messages.append(f"it had {_count(self.total, 'step', 's')}, but now has {now.total}")
+        return messages
 
 
 def _count(number: int, noun: str, plural: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"
 
 
-def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Nested options by their whole names."""
+def _flatten(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Nested options by their full names, such as ``model.head.kind``."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= _flat(value, f"{above}{name}.") if isinstance(value, Mapping) else {f"{above}{name}": value}
+        flat |= (
+            _flatten(value, f"{above}{name}.") if isinstance(value, Mapping) else {f"{above}{name}": value}
+        )
     return flat

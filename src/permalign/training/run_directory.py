@@ -1,4 +1,4 @@
-"""A run's folder: everything a person or a program may want to know about a run, in files with plain names."""
+"""The folder of a run: configuration, environment, metrics, checkpoints, state and predictions."""
 
 import json
 import platform
@@ -23,8 +23,9 @@ from permalign.options.run import RunOptions
 from permalign.training.experiments import load_saved_options
 from permalign.training.state import Progress
 
-PARTS = (
-    "environment.json",
+ENVIRONMENT = "environment.json"
+CONTENTS = (
+    ENVIRONMENT,
     "config.yaml",
     "metrics.jsonl",
     "events",
@@ -49,10 +50,10 @@ PACKAGES = (
 
 
 class RunDirectory:
-    """The places in a run's folder.
+    """The files and folders of a run.
 
-    A step's checkpoint is written first, then the state that speaks of it, then what follows from that state
-    (`settle`); so whatever a kill leaves behind, the last whole state and `settle` make it consistent again.
+    A checkpoint is written first, then the state that refers to it, then everything that follows from that state
+    (`settle`). So if the process is killed at any time, the latest complete state and `settle` restore consistency.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -67,23 +68,23 @@ class RunDirectory:
         self.attempts = self.path / "attempts"
 
     def require_free(self, overwrite: bool = False) -> None:
-        """What is there is never overwritten without being asked, and nothing but a run ever is."""
+        """Raise an error unless the folder is empty, or holds a run that may be overwritten."""
         if not self.path.exists() or _is_empty(self.path):
             return
         if not self.is_run():
             raise PermalignError(
-                f"{self.path} is there and is no run, which has environment.json and a config.yaml with its options. "
-                "Choose another folder with --run."
+                f"{self.path} exists but is not a run: it has no environment.json, or no config.yaml with the options "
+                "of a run. Choose another folder with --run."
             )
         if not overwrite:
             raise PermalignError(
-                f"{self.path} holds a run already. Go on with it by --resume {self.path}, begin it anew with "
-                "--overwrite, or choose another folder with --run."
+                f"{self.path} already contains a run. Resume it with --resume {self.path}, delete it and start again "
+                "with --overwrite, or choose another folder with --run."
             )
 
     def is_run(self) -> bool:
-        """Whether the folder holds what `create` writes; a config.yaml alone may be anybody's."""
-        if not (self.path / PARTS[0]).is_file():
+        """Whether the folder is a run; a config.yaml alone may belong to another program."""
+        if not (self.path / ENVIRONMENT).is_file():
             return False
         try:
             self.read_options()
@@ -92,43 +93,45 @@ class RunDirectory:
         return True
 
     def create(self, options: RunOptions, overwrite: bool = False) -> None:
-        """Begin a run; with ``overwrite``, instead of the one that is there."""
+        """Create a run; with ``overwrite``, an existing one is deleted first."""
         self.require_free(overwrite)
-        for name in reversed(PARTS):  # what makes it a run goes last, so that a kill leaves nothing unknown
-            place = self.path / name
-            shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-        write_text(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
+        for name in reversed(CONTENTS):  # what identifies a run goes last, in case the process is killed
+            path = self.path / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        write_text(self.path / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
         values = options.model_dump(mode="json")
-        values["task"] = _from_anywhere(values["task"])
+        values["task"] = _with_absolute_paths(values["task"])
         write_text(self.config, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def note(self, **facts: object) -> None:
-        """Add to what is known of how the run is made."""
-        place = self.path / PARTS[0]
-        known = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
-        write_text(place, json.dumps(known | facts, indent=2) + "\n")
+        """Add facts to environment.json."""
+        path = self.path / ENVIRONMENT
+        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        write_text(path, json.dumps(known | facts, indent=2) + "\n")
 
     def read_options(self) -> RunOptions:
-        """The options the run was begun with."""
+        """The options the run was started with."""
         if not self.config.is_file():
-            raise DataError("is no run: it has no config.yaml. Begin one with `permalign train`.", self.path)
+            raise DataError(
+                "is not a run: it has no config.yaml. Start one with `permalign train`.", self.path
+            )
         return load_saved_options(self.config)
 
     def checkpoint(self, step: int) -> Path:
-        """Where the model of a step is kept."""
+        """The folder of the checkpoint of a step."""
         return self.checkpoints / f"step-{step:07d}"
 
     def save_checkpoint(self, step: int, model: Transducer, report: Report) -> None:
-        """Keep a model with its answers on dev."""
-        place = self.checkpoint(step)
-        if place.exists():  # of a sitting that was killed before it wrote its state
-            shutil.rmtree(place)
-        with atomic_folder(place) as folder:
+        """Save a model with its dev predictions."""
+        path = self.checkpoint(step)
+        if path.exists():  # left by a session that was killed before it saved its state
+            shutil.rmtree(path)
+        with atomic_folder(path) as folder:
             model.save_pretrained(folder)
             write_predictions(folder / DEV_PREDICTIONS, report)
 
     def settle(self, progress: Progress, model: Transducer) -> None:
-        """Make everything follow from the state: the last model, the best one and its answers, no others kept."""
+        """Make all files consistent with the state: the last model, the best model and its predictions, checkpoints."""
         for leftover in self.path.rglob(f".*{PARTIAL}"):
             if self.predictions in leftover.parent.parents:  # another process may be evaluating
                 continue
@@ -147,34 +150,34 @@ class RunDirectory:
                 shutil.copyfile(best / DEV_PREDICTIONS, file)
 
 
-def _from_anywhere(task: Mapping[str, object]) -> dict[str, object]:
-    """A task's options with whole paths, so that a run finds its data wherever it is resumed or evaluated."""
-    places = ("path", "source_file", "target_file", "data_dir")
-    whole = {name: str(Path(str(task[name])).absolute()) for name in places if task.get(name) is not None}
-    return {**task, **whole}
+def _with_absolute_paths(task: Mapping[str, object]) -> dict[str, object]:
+    """A task's options with absolute paths, so that a run can be resumed and evaluated from any folder."""
+    names = ("path", "source_file", "target_file", "data_dir")
+    absolute = {name: str(Path(str(task[name])).absolute()) for name in names if task.get(name) is not None}
+    return {**task, **absolute}
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether nothing is lost by writing here; a run that was killed while it began left what it was writing."""
+    """Whether the folder holds nothing but the remains of a run that was killed while it was created."""
     return path.is_dir() and all(
-        name.name.endswith(PARTIAL) or name.name in (PARTS[0], LOCK) for name in path.iterdir()
+        child.name.endswith(PARTIAL) or child.name in (ENVIRONMENT, LOCK) for child in path.iterdir()
     )
 
 
 def environment() -> Mapping[str, object]:
-    """What a run is made with: versions, machine, and the commit if the package stands in a repository."""
+    """Versions, machine, and the commit if the package is in a git repository."""
     return {
         "permalign": __version__,
         "commit": _commit(),
         "command": sys.argv,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "packages": {name: installed for name in PACKAGES if (installed := _version(name))},
         "system": platform.platform(),
         "processor": platform.processor() or platform.machine(),
         "cores": cpu_count(),
         "threads": torch.get_num_threads(),
-        "accelerators": [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())],
+        "accelerators": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
     }
 
 
@@ -186,12 +189,12 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit, marked if the package itself (not what lies around it) differs from it."""
+    """The commit, marked as dirty if the package itself has uncommitted changes."""
     git = ["git", "-C", str(Path(__file__).parents[1])]
     try:
         commit, changes = (
-            subprocess.run([*git, *words], capture_output=True, text=True, check=True).stdout.strip()
-            for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "."])
+            subprocess.run([*git, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+            for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "."])
         )
     except (OSError, subprocess.CalledProcessError):
         return None

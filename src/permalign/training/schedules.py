@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step, so that there is no state to lose."""
+"""Learning-rate schedules, as functions of the step without any state."""
 
 from math import cos, pi, sqrt
 
@@ -6,20 +6,21 @@ from permalign.options.run import TrainingOptions
 
 
 def learning_rate(options: TrainingOptions, step: int, total: int, halvings: int = 0) -> float:
-    """The rate of a step, counted from 1, of ``total``.
+    """The learning rate of a step.
 
-    It grows linearly over the warm-up; then, with t steps of T after it, ``linear`` is 1 - t/T, ``cosine``
-    (1 + cos(pi t/T)) / 2, and ``inverse_sqrt`` sqrt(warmup / step), each times `TrainingOptions.learning_rate`.
+    It grows linearly during the warm-up. Then, t steps after the warm-up of T that remain, it is
+    `TrainingOptions.learning_rate` times 1 - t/T for ``linear``, (1 + cos(pi t/T)) / 2 for ``cosine``, and
+    sqrt(warmup_steps / step) for ``inverse_sqrt``.
 
     >>> options = TrainingOptions(learning_rate=1.0, schedule="linear", warmup=2)
     >>> [round(learning_rate(options, step, total=6), 2) for step in range(1, 7)]
     [0.5, 1.0, 0.8, 0.6, 0.4, 0.2]
 
     Args:
-        options: the kind of schedule, its warm-up and the highest rate.
-        step: from 1 on.
-        total: how many steps there are.
-        halvings: how often a plateau has halved the rate.
+        options: the schedule, its warm-up and the highest learning rate.
+        step: the step, counted from 1.
+        total: the total number of steps.
+        halvings: how often the schedule ``plateau`` has halved the rate.
     """
     if step <= options.warmup_steps:
         return options.learning_rate * step / options.warmup_steps

@@ -1,4 +1,4 @@
-"""A sitting of a run: everything around the loop, on one process."""
+"""A training session of a run: everything around the loop, on one process."""
 
 import time
 from random import Random
@@ -22,52 +22,53 @@ from permalign.training.tracking import Tracker
 
 
 class Session:
-    """What the loop works on.
+    """The objects that the loop works on.
 
     Attributes:
         core: the model itself.
-        model: the same, as accelerate wraps it for many processes.
-        progress: where the run stands.
-        total: how many steps it has.
+        model: the model as wrapped by accelerate for several processes.
+        optimizer: the optimizer.
+        progress: the progress of the run.
+        total: the total number of steps.
     """
 
     def __init__(
-        self, options: RunOptions, prepared: TrainingSetup, run: RunDirectory, accelerator: Accelerator
+        self, options: RunOptions, setup: TrainingSetup, run: RunDirectory, accelerator: Accelerator
     ) -> None:
-        self.options, self.prepared, self.folder, self.accelerator = options, prepared, run, accelerator
-        self.core = prepared.model.to(accelerator.device).train()
-        optimiser = make_optimiser(options, self.core)
-        self.total = prepared.total_steps(options, accelerator.num_processes)
-        conditions = ResumeConditions(prepared.data, accelerator.num_processes, self.total, options)
-        self._weights = TrainingState(self.core, optimiser, prepared.batches.sampler, conditions)
-        self.progress = self._weights.load(run.state)
-        self.model, self.optimiser = accelerator.prepare(self.core, optimiser)
+        self.options, self.setup, self.folder, self.accelerator = options, setup, run, accelerator
+        self.core = setup.model.to(accelerator.device).train()
+        optimizer = make_optimizer(options, self.core)
+        self.total = setup.total_steps(options, accelerator.num_processes)
+        conditions = ResumeConditions(setup.data, accelerator.num_processes, self.total, options)
+        self._state = TrainingState(self.core, optimizer, setup.batches.sampler, conditions)
+        self.progress = self._state.load(run.state)
+        self.model, self.optimizer = accelerator.prepare(self.core, optimizer)
         self._clock, self._processor_clock = time.monotonic(), time.process_time()
         if accelerator.is_main_process and self.progress.step:
             remove_older_states(run.state)
             run.settle(self.progress, self.core)
 
     def track(self, display: Display) -> Tracker:
-        """Begin to tell about the run; only the main process does."""
+        """Start logging, on the main process only."""
         main = self.accelerator.is_main_process
         self._tracker = Tracker(self.folder if main else None, self.progress.step, self.total, display)
         return self._tracker
 
     def begin_step(self, step: int) -> None:
-        """Let the noise, the objective and the learning rate be those of a step."""
+        """Set the random seeds, the objective and the learning rate of a step."""
         seed_step(self.options.seed, step, self.accelerator.process_index)
         self._use_objective(self.options.objective_at(step))
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.options.training, step, self.total, self.progress.halvings)
 
-    def moves_only_reorderer(self, step: int) -> bool:
-        """Whether a step is one of the paper's first ones that train the reorderer alone; all processes agree."""
+    def trains_only_reorderer(self, step: int) -> bool:
+        """Whether a step is one of the first steps that update the reorderer alone; all processes agree."""
         first = self.options.training.reorderer_first
         draw = Random(f"reorderer first {self.options.seed}/{step}").random()
         return step <= first.steps and draw < first.probability
 
     def end_step(self, step: int, loss: float, norm: float) -> None:
-        """Take note of a step that is done."""
+        """Record a finished step."""
         progress, training = self.progress, self.options.training
         progress.step = step
         progress.loss += loss
@@ -75,7 +76,7 @@ class Session:
         if step % training.log_every == 0 or step == self.total:
             numbers = {
                 "loss": progress.loss / (step - progress.recorded),
-                "learning_rate": self.optimiser.param_groups[0]["lr"],
+                "learning_rate": self.optimizer.param_groups[0]["lr"],
                 "gradient_norm": norm,
                 "seconds": self._seconds(),
             }
@@ -83,16 +84,16 @@ class Session:
             progress.loss, progress.recorded = 0.0, step
 
     def evaluate(self) -> None:
-        """Answer the dev examples on the main process, and let all know how good the answers are."""
+        """Evaluate on dev on the main process, and broadcast the metrics; decide whether the run is finished."""
         progress, training = self.progress, self.options.training
-        self._use_objective(self.options.model.reorderer.objective)  # the one that saved models have
-        found: list[Any] = [None, None]
+        self._use_objective(self.options.model.reorderer.objective)  # the objective that saved models have
+        results: list[Any] = [None, None]
         if self.accelerator.is_main_process:
-            report = evaluate(self.core, self.prepared.task, self.prepared.dev, beam=training.beam)
-            found = [report.metrics, self._processor_seconds()]
-        metrics, busy = broadcast_object_list(found)
-        score = metrics[self.prepared.metric]
-        self._tracker.record(progress.step, "dev", {self.prepared.metric: score, **metrics})
+            report = evaluate(self.core, self.setup.task, self.setup.dev, beam=training.beam)
+            results = [report.metrics, self._processor_seconds()]
+        metrics, cpu_seconds = broadcast_object_list(results)
+        score = metrics[self.setup.metric]
+        self._tracker.record(progress.step, "dev", {self.setup.metric: score, **metrics})
         progress.judge(score, training.keep_checkpoints)
         if (
             training.schedule == "plateau"
@@ -103,19 +104,19 @@ class Session:
         if progress.step >= self.total:
             progress.finished = f"all {self.total} steps are done"
         elif training.patience is not None and progress.waited >= training.patience:
-            progress.finished = f"{self.prepared.metric} has not risen for {progress.waited} evaluations"
-        elif training.max_cpu_minutes is not None and busy >= 60 * training.max_cpu_minutes:
-            progress.finished = f"{training.max_cpu_minutes:g} minutes of processor time are over"
+            progress.finished = f"{self.setup.metric} has not improved for {progress.waited} evaluations"
+        elif training.max_cpu_minutes is not None and cpu_seconds >= 60 * training.max_cpu_minutes:
+            progress.finished = f"{training.max_cpu_minutes:g} minutes of CPU time are used up"
         if self.accelerator.is_main_process and any(step == progress.step for step, _ in progress.kept):
             self.folder.save_checkpoint(progress.step, self.core, report)
 
     def save(self) -> None:
-        """Write the state, and then what follows from it."""
+        """Save the state, then bring the run's folder in line with it."""
         self.progress.seconds, self.progress.processor_seconds = self._seconds(), self._processor_seconds()
         self._clock, self._processor_clock = time.monotonic(), time.process_time()
         self._tracker.sync()
         if self.accelerator.is_main_process:
-            self._weights.save(self.folder.state, self.progress)
+            self._state.save(self.folder.state, self.progress)
             self.folder.settle(self.progress, self.core)
         self.accelerator.wait_for_everyone()
 
@@ -131,8 +132,8 @@ class Session:
                 member.reorderer.use_objective(objective)
 
 
-def make_optimiser(options: RunOptions, model: Transducer) -> torch.optim.Optimizer:
-    """Adam, or AdamW, whose weight decay is no part of the gradient."""
+def make_optimizer(options: RunOptions, model: Transducer) -> torch.optim.Optimizer:
+    """Adam, or AdamW with decoupled weight decay."""
     training = options.training
     kind = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
     return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)

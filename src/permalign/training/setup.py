@@ -1,4 +1,4 @@
-"""From options to what a loop needs: the data as batches, and a new model."""
+"""Set up training from options: the task, the vocabularies, the batches and a new model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,23 +22,23 @@ from permalign.text.entities import EntityVocabulary
 from permalign.text.subwords import Subwords
 from permalign.text.vocabulary import Vocabulary
 
-DEFAULT_PIECES = 8000
+DEFAULT_SUBWORDS = 8000
 METRICS = ("exact_match", "token_accuracy", "execution_accuracy", "well_formed")
 
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """What a run is about.
+    """The data and the model of a run.
 
     Attributes:
-        task: what judges answers.
-        batches: of the training split.
-        dev: the examples to evaluate on.
-        model: new, its weights drawn with the seed.
-        metric: what is best on dev.
-        data: a fingerprint of the training split, to know it again.
-        left_out: how many training examples the head cannot write.
-        unread: how many of the others a way back cannot read.
+        task: the task, which judges predictions.
+        batches: the batches of the training split.
+        dev: the examples to evaluate on during training.
+        model: the new model, initialised with the run's seed.
+        metric: the dev metric that checkpoints are compared by.
+        data: a fingerprint of the training split.
+        skipped: the number of training examples whose targets are too long for the head.
+        skipped_by_inverse: the number of the other examples whose sources are too long for the inverse model.
     """
 
     task: Task
@@ -47,11 +47,11 @@ class TrainingSetup:
     model: Transducer
     metric: str
     data: str
-    left_out: int
-    unread: int = 0
+    skipped: int
+    skipped_by_inverse: int = 0
 
     def total_steps(self, options: RunOptions, processes: int) -> int:
-        """How many updates the run has."""
+        """The total number of updates of the run."""
         training = options.training
         limits = [training.max_steps] if training.max_steps is not None else []
         if training.max_epochs is not None:
@@ -61,19 +61,19 @@ class TrainingSetup:
 
 
 def prepare(options: RunOptions) -> TrainingSetup:
-    """Read the data, learn the vocabularies and make the model."""
+    """Read the data, build the vocabularies and create the model."""
     task = options.make_task()
     _require_possible_metric(options, task)
     options.require_split(task)
     examples, dev = task.examples(options.train), task.examples(options.dev)
-    for option, some in (("train", examples), ("dev", dev)):
-        if not some:
+    for option, split_examples in (("train", examples), ("dev", dev)):
+        if not split_examples:
             raise ConfigError(
                 f"{option}: the split {getattr(options, option)} of {task.name} has no examples."
             )
     pairs = [(example.source, example.target) for example in examples]
-    names = _names(options, task)
-    source = learn_codec(options.text.source, [example.source for example in examples], names)
+    entities = _entities(options, task)
+    source = learn_codec(options.text.source, [example.source for example in examples], entities)
     target = learn_codec(options.text.target, [example.target for example in examples])
     torch.manual_seed(options.seed)
     model = Transducer(options.model, source, target)
@@ -82,17 +82,17 @@ def prepare(options: RunOptions) -> TrainingSetup:
     return TrainingSetup(
         task,
         _batches(options, written, source, target),
-        _some(dev, options.training.max_dev_examples),
+        _subset(dev, options.training.max_dev_examples),
         model,
         _metric(options, task, dev),
-        fingerprint(repr(pair).encode() for pair in (*pairs, *(names or {}).items())),
+        fingerprint(repr(pair).encode() for pair in (*pairs, *(entities or {}).items())),
         len(examples) - len(written),
         unread,
     )
 
 
 def _require_possible_metric(options: RunOptions, task: Task) -> None:
-    """Name a metric that no data could have, before any is read."""
+    """Reject a metric that the task cannot have, before the data is read."""
     possible = (*METRICS, *(TRANSLATION_METRICS if is_translation(task) else ()))
     metric = options.training.metric
     if metric is not None and metric not in possible:
@@ -100,7 +100,7 @@ def _require_possible_metric(options: RunOptions, task: Task) -> None:
 
 
 def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
-    """What is best on dev, seen to be one that the task has."""
+    """The metric that checkpoints are compared by; an error if the task does not have it."""
     metric = options.training.metric or main_metric(task)
     known = make_report(task, [(dev[0], dev[0].target, 0.0)]).metrics
     if metric not in known:
@@ -108,32 +108,34 @@ def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
     return metric
 
 
-def _names(options: RunOptions, task: Task) -> Mapping[str, str] | None:
-    """The names to read as their kinds; None if names are read as they are."""
+def _entities(options: RunOptions, task: Task) -> Mapping[str, str] | None:
+    """The entities to link; None without entity linking."""
     if not options.text.source.link_entities:
         return None
-    if names := task.entities:
-        return names
-    raise ConfigError(f"text.source.link_entities: the task {task.name} knows no names. Leave it out.")
+    if entities := task.entities:
+        return entities
+    raise ConfigError(
+        f"text.source.link_entities: the task {task.name} has no entities. Leave out the option."
+    )
 
 
 def learn_codec(
-    options: SideOptions, sentences: Sequence[Sequence[str]], names: Mapping[str, str] | None = None
+    options: SideOptions, sentences: Sequence[Sequence[str]], entities: Mapping[str, str] | None = None
 ) -> Codec:
-    """Words or pieces of words, from the training sentences of one side."""
+    """Learn the vocabulary of one side from its training sentences."""
     if options.kind == "subwords":
         try:
             return Subwords.train(
-                sentences, options.vocab_size or DEFAULT_PIECES, algorithm=options.algorithm
+                sentences, options.vocab_size or DEFAULT_SUBWORDS, algorithm=options.algorithm
             )
         except ValueError as error:
             raise ConfigError(f"text: {error}") from None
     minimum, size = options.min_frequency, options.vocab_size
     vocabulary: Vocabulary | EntityVocabulary
-    if names is None:
+    if entities is None:
         vocabulary = Vocabulary.build(sentences, min_frequency=minimum, max_size=size)
     else:
-        vocabulary = EntityVocabulary.build(sentences, names, min_frequency=minimum, max_size=size)
+        vocabulary = EntityVocabulary.build(sentences, entities, min_frequency=minimum, max_size=size)
     if len(vocabulary) == len(SPECIALS):
         raise ConfigError(
             f"text: no word of the training data occurs {options.min_frequency} times. Lower min_frequency."
@@ -220,9 +222,9 @@ def _not_writable(model: Transducer, example: Example) -> str | None:
     )
 
 
-def _some(examples: Sequence[Example], count: int | None) -> Sequence[Example]:
-    """So many of the examples, always the same ones, in their order."""
+def _subset(examples: Sequence[Example], count: int | None) -> Sequence[Example]:
+    """A fixed random subset of the examples, in their order."""
     if count is None or count >= len(examples):
         return examples
     chosen = sorted(shuffled(range(len(examples)), Random("dev examples"))[:count])
-    return [examples[place] for place in chosen]
+    return [examples[index] for index in chosen]

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: to metrics.jsonl, to TensorBoard, and to whoever watches."""
+"""Log training to metrics.jsonl, to TensorBoard and to a display."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from permalign.training.run_directory import RunDirectory
 
 
 class Tracker:
-    """Records of a run, each a step, a kind (``train`` or ``dev``) and some numbers.
+    """Writes the records of a run, each with a step, a kind (``train`` or ``dev``) and named numbers.
 
     Args:
-        run: where to write; None on all processes but the main one, which write nothing.
-        step: where the run stands: records after it are of a sitting that was killed, and are forgotten.
-        total: how many steps there will be.
-        display: what shows it.
+        run: the run's folder; None on all processes but the main one, which write nothing.
+        step: the step the run is at; later records, left by a session that was killed, are removed.
+        total: the total number of steps.
+        display: shows the progress.
     """
 
     def __init__(self, run: RunDirectory | None, step: int, total: int, display: Display) -> None:
@@ -29,7 +29,9 @@ class Tracker:
             from torch.utils.tensorboard import SummaryWriter
 
             kept = [
-                line for number, line in enumerate(_whole_lines(run), 1) if _step(run, number, line) <= step
+                line
+                for number, line in enumerate(_complete_lines(run), 1)
+                if _step(run, number, line) <= step
             ]
             write_text(run.metrics, "".join(kept))
             self._file = run.metrics.open("a", encoding="utf-8")
@@ -48,7 +50,7 @@ class Tracker:
             self._display.end()
 
     def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:
-        """Write numbers down and show them."""
+        """Write and show a record."""
         if self._file is None or self._events is None:
             return
         self._file.write(json.dumps({"step": step, "kind": kind, **numbers}) + "\n")
@@ -58,19 +60,19 @@ class Tracker:
         self._display.record(step, kind, numbers)
 
     def advance(self, step: int, loss: float) -> None:
-        """Show that a step is done."""
+        """Show that a step is finished."""
         if self._file is not None:
             self._display.advance(step, loss)
 
     def sync(self) -> None:
-        """Wait until all records are on the disk; a state that is written next must not know more than they do."""
+        """Wait until all records are on disk; a state must never be ahead of the records."""
         if self._file is not None and self._events is not None:
             os.fsync(self._file.fileno())
             self._events.flush()
 
 
-def _whole_lines(run: RunDirectory) -> list[str]:
-    """The records of earlier sittings; a kill may have cut the last one short."""
+def _complete_lines(run: RunDirectory) -> list[str]:
+    """The records of earlier sessions; the last one may be incomplete if the process was killed."""
     if not run.metrics.exists():
         return []
     lines = run.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -81,4 +83,6 @@ def _step(run: RunDirectory, number: int, line: str) -> int:
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
-        raise DataError("is no record of a step. Remove the line to go on.", run.metrics, number) from None
+        raise DataError(
+            "is not a record of a step. Remove the line to resume the run.", run.metrics, number
+        ) from None

@@ -1,9 +1,9 @@
-"""A training run's folder, opened to use its model: answers of its splits, kept beside it.
+"""A trained run: its model, its task, and its predictions, which are stored in the run's folder.
 
-RUN/predictions/len/test.jsonl   one answer a line
-RUN/predictions/len/test.json    how they came about: fingerprints of model and examples, the search, the metrics
-RUN/predictions/len/test.hyp     outputs as text, and
-RUN/predictions/len/test.ref     references, for translation
+RUN/predictions/len/test.jsonl   one prediction per line
+RUN/predictions/len/test.json    fingerprints of model and examples, decoding settings, metrics
+RUN/predictions/len/test.hyp     outputs as text (translation only)
+RUN/predictions/len/test.ref     references as text (translation only)
 """
 
 import json
@@ -26,29 +26,29 @@ from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_saved_options
 from permalign.training.run_directory import RunDirectory
 
-LOADINGS = 3
-"""How often to read a model that changes meanwhile, before giving up."""
+LOAD_ATTEMPTS = 3
+"""How often to try to load a model whose files change meanwhile."""
 
 
 def load_pretrained(name: str | Path, device: str | None = None) -> Transducer:
-    """A model on a device; None for the first GPU, or the CPU if there is none.
+    """Load a model onto a device; None for the first GPU, or the CPU if there is none.
 
     Raises:
         UsageError: there is no such device.
-        DataError: the name is a path, and nothing is there; the hub is not asked.
+        DataError: the name is a path that does not exist; the hub is not asked.
     """
     if looks_like_path(str(name)) and not Path(name).exists():
         raise DataError("there is no such run or model.", name)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.zeros(1, device=chosen).item()
-    except (RuntimeError, AssertionError):  # torch refuses in both ways
-        raise UsageError(f"{chosen!r} is no device of this machine; try cpu, or cuda:0.") from None
+    except (RuntimeError, AssertionError):  # torch raises either
+        raise UsageError(f"this machine has no device {chosen!r}; try cpu or cuda:0.") from None
     return Transducer.from_pretrained(name).to(chosen)
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether a name means a folder of this machine; on the hub, names are ``model`` or ``owner/model``.
+    """Whether a name is a local path; on the hub, names are ``model`` or ``owner/model``.
 
     >>> [looks_like_path(name) for name in ("./model", "runs/a/model", "owner/model")]
     [True, True, False]
@@ -59,19 +59,19 @@ def looks_like_path(name: str) -> bool:
 
 
 def model_fingerprint(folder: Path) -> str:
-    """Tells models apart by their files."""
+    """A fingerprint of a model's files and of the version of permalign."""
     files = [(folder / name).read_bytes() for name in (CONFIG, WEIGHTS, SOURCE, TARGET)]
     return fingerprint([__version__.encode(), *files])
 
 
 @dataclass(frozen=True)
 class DecodingSettings:
-    """How answers are looked for.
+    """How outputs are decoded.
 
     Attributes:
-        beam: how many prefixes to keep; None for what the run's own evaluations on dev keep.
-        constrained: whether to write only what the task's grammar reads.
-        batch_size: how many sentences to work on at once.
+        beam: the beam size; None for the run's own, ``training.beam``.
+        constrained: whether to allow only outputs of the task's grammar.
+        batch_size: the number of sentences per batch.
     """
 
     beam: int | None = None
@@ -80,16 +80,16 @@ class DecodingSettings:
 
 
 class TrainedRun:
-    """A run, or one of its checkpoints.
+    """A trained run, with its best model or another of its checkpoints.
 
     Args:
-        folder: what `permalign train` wrote.
-        checkpoint: a name in ``folder/checkpoints``, such as ``last``; None for the best model.
-        settings: changes of the task, such as ``task.depth=10``.
-        device: where its model works; None for the first GPU, or the CPU if there is none.
+        folder: the folder of the run.
+        checkpoint: the name of a checkpoint in ``folder/checkpoints``, such as ``last``; None for the best model.
+        settings: changes to the task's options, such as ``task.depth=10``.
+        device: the model's device; None for the first GPU, or the CPU if there is none.
 
     Raises:
-        PermalignError: it is no run, or has no such checkpoint.
+        PermalignError: the folder is not a run, or has no such checkpoint.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class TrainedRun:
         for setting in settings:
             if not setting.startswith("task."):
                 raise UsageError(
-                    f"{setting!r} changes nothing here; only the task's options can be set anew."
+                    f"{setting!r} cannot be changed after training; only options of the task can (task.OPTION=VALUE)."
                 )
         if settings:
             self.options = load_saved_options(self.directory.config, settings)
@@ -124,58 +124,58 @@ class TrainedRun:
                 raise UsageError(unknown_name(f"checkpoint of {self.directory.path}", self.checkpoint, known))
         if not (folder / WEIGHTS).is_file():
             raise DataError(
-                "has no model yet. It is written with the first evaluation on dev; `permalign train --resume` goes on.",
+                "has no model yet; it is saved at the first evaluation. Continue with `permalign train --resume`.",
                 self.directory.path,
             )
         return folder
 
     @cached_property
     def model(self) -> Transducer:
-        """Its model, read when it is first asked for."""
+        """The model, loaded on first use."""
         return self._loaded[0]
 
     @cached_property
     def _loaded(self) -> tuple[Transducer, str]:
-        """The model with the fingerprint of the very files it was read from: training may replace them meanwhile."""
-        for _ in range(LOADINGS):
+        """The model and the fingerprint of its files, which a training process may replace while they are read."""
+        for _ in range(LOAD_ATTEMPTS):
             before = model_fingerprint(self.model_folder)
             model = load_pretrained(self.model_folder, self.device)
             if model_fingerprint(self.model_folder) == before:
                 return model, before
         raise DataError(
-            "changes while it is read. Try again when its run has paused or ended.", self.model_folder
+            "changes while it is being read. Try again when training has stopped.", self.model_folder
         )
 
     @property
     def predictions_folder(self) -> Path:
-        """The folder its answers are kept in."""
+        """The folder of the predictions."""
         folder = self.directory.predictions
         return folder if self.checkpoint is None else folder / self.checkpoint
 
     @property
     def test_split(self) -> str:
-        """The test part of the condition it was trained for."""
+        """The test split of the condition that the run was trained on."""
         condition, _, _ = self.options.train.partition("/")
         return f"{condition}/test"
 
     def require_split(self, split: str) -> None:
-        """A `UsageError` for a split its task does not have."""
+        """Raise a `UsageError` if the task has no such split."""
         if split not in self.task.splits:
             raise UsageError(unknown_name(f"split of {self.task.name}", split, self.task.splits))
 
     def beam(self, decoding: DecodingSettings) -> int:
-        """How many prefixes a search keeps."""
+        """The beam size."""
         return self.options.training.beam if decoding.beam is None else decoding.beam
 
     def require_grammar(self) -> None:
-        """An error where outputs cannot be kept to a grammar."""
+        """Raise an error if outputs cannot be constrained by a grammar."""
         if self.task.grammar is None:
-            raise UsageError(f"{self.task.name} has no grammar that outputs could be kept to.")
+            raise UsageError(f"{self.task.name} has no grammar that could constrain the outputs.")
         if not isinstance(self.model.target, Vocabulary):
-            raise PermalignError("a grammar speaks of whole words, but this model writes pieces of words.")
+            raise PermalignError("a grammar constrains words, but this model writes subwords.")
 
     def evaluate(self, split: str, decoding: DecodingSettings) -> Report:
-        """Answer the examples of a split and judge the answers."""
+        """Predict outputs for the examples of a split, and judge them."""
         self.require_split(split)
         if decoding.constrained:
             self.require_grammar()
@@ -195,38 +195,40 @@ class TrainedRun:
     def write(
         self, split: str, decoding: DecodingSettings, report: Report, folder: Path | None = None
     ) -> list[Path]:
-        """Keep the answers; returns the files, those for sacrebleu last: references, outputs."""
+        """Write the predictions; returns the paths, for translation with references and outputs last."""
         folder = folder or self.predictions_folder
         lines, record = folder / f"{split}.jsonl", folder / f"{split}.json"
-        record.unlink(missing_ok=True)  # what it says holds no more once new answers are there
+        record.unlink(missing_ok=True)  # it does not describe the predictions written next
         write_predictions(lines, report)
         text = write_reference_and_output(folder, split, report) if is_translation(self.task) else ()
-        found = {"metrics": report.metrics, "signatures": report.signatures, "notes": report.notes}
-        write_lines(record, [json.dumps(self._origin(split, decoding) | found, indent=2, ensure_ascii=False)])
+        results = {"metrics": report.metrics, "signatures": report.signatures, "notes": report.notes}
+        write_lines(
+            record, [json.dumps(self._origin(split, decoding) | results, indent=2, ensure_ascii=False)]
+        )
         return [lines, record, *text]
 
     def predictions(
         self, split: str, decoding: DecodingSettings, *, again: bool = False
     ) -> tuple[JudgedPrediction, ...]:
-        """The answers that are kept, if this model gave them in this way; else new ones, which are kept."""
-        if not again and self._is_kept(split, decoding):
+        """The stored predictions if this model made them with these settings, else new ones, which are stored."""
+        if not again and self._is_stored(split, decoding):
             return read_predictions(self.predictions_folder / f"{split}.jsonl")
         report = self.evaluate(split, decoding)
         self.write(split, decoding, report)
         return report.predictions
 
     def _origin(self, split: str, decoding: DecodingSettings) -> dict[str, object]:
-        """All that answers depend on, as JSON has it."""
-        how = asdict(replace(decoding, beam=self.beam(decoding)))
-        del how["batch_size"]
+        """Everything that predictions depend on, as a JSON object."""
+        settings = asdict(replace(decoding, beam=self.beam(decoding)))
+        del settings["batch_size"]
         task = json.loads(json.dumps(self.options.task, default=str))
         examples = fingerprint(
             repr((example.id, example.source, example.target)).encode()
             for example in self.task.examples(split)
         )
-        return {"task": task, "split": split, "examples": examples, "model": self._fingerprint, **how}
+        return {"task": task, "split": split, "examples": examples, "model": self._fingerprint, **settings}
 
-    def _is_kept(self, split: str, decoding: DecodingSettings) -> bool:
+    def _is_stored(self, split: str, decoding: DecodingSettings) -> bool:
         try:
             record = json.loads((self.predictions_folder / f"{split}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -235,15 +237,15 @@ class TrainedRun:
 
     @property
     def _fingerprint(self) -> str:
-        """Of the model in use; before any is loaded, of the one that would be."""
+        """The fingerprint of the model: of the loaded one, or of the files that would be loaded."""
         return self._loaded[1] if "_loaded" in self.__dict__ else model_fingerprint(self.model_folder)
 
     def _seen_in_training(self, split: str) -> tuple[str, ...]:
-        """A note if the model has been trained on some of the examples."""
+        """A note if some of the examples are in the training split."""
         train = self.options.train
         if split == train or train not in self.task.splits:
             return ()
         seen = {(example.source, example.target) for example in self.task.examples(train)}
         examples = self.task.examples(split)
         both = sum((example.source, example.target) in seen for example in examples)
-        return (f"{both:,} of {len(examples):,} examples of {split} stand in {train} too.",) if both else ()
+        return (f"{both:,} of {len(examples):,} examples of {split} also occur in {train}.",) if both else ()

@@ -1,4 +1,4 @@
-"""A search for good options, judged on dev alone, with Optuna: pruned, resumable, on any number of machines."""
+"""Hyperparameter search on the dev set with Optuna: pruned, resumable, distributed over machines."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +19,10 @@ BEST = "best.yaml"
 COMPLETE = (optuna.trial.TrialState.COMPLETE,)
 ENDED = (*COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)
 STOPPED = "stopped"
-"""The mark of a trial that was interrupted: it has ended, but tells nothing."""
+"""The attribute of a trial that was interrupted, and does not count."""
 STORAGE_ERRORS = (optuna.exceptions.OptunaError, SQLAlchemyError, ImportError)
 UNPRUNED = 5
-"""Trials that come to their end, before others are measured by them."""
+"""The number of first trials that are never pruned."""
 
 
 def tune(
@@ -36,17 +36,17 @@ def tune(
     study: str | None = None,
     display: Display | None = None,
 ) -> optuna.Study:
-    """Search until a study has so many trials; one that was stopped goes on.
+    """Search until the study has the given number of trials; an interrupted study is resumed.
 
     Args:
-        name: the experiment or file to begin with.
-        folder: for the runs, one folder each, and for ``best.yaml``, which `train` takes.
-        settings: what differs from it in every trial.
-        ranges: where to search (see `Range`); `default_ranges` if none are given.
-        trials: how many the study shall have, over all machines and sittings.
-        storage: the address of a database, for many machines; a SQLite file in the folder if not given.
-        study: its name in the database; the experiment's if not given.
-        display: what says how trials end.
+        name: the name of an experiment, or the path of a YAML file.
+        folder: the folder for the runs, one subfolder each, and for ``best.yaml``, which `train` accepts.
+        settings: changes to the options, ``OPTION=VALUE``, that apply to every trial.
+        ranges: the values to search (see `Range`); by default `default_ranges`.
+        trials: the total number of trials, over all machines and sessions.
+        storage: the URL of a database that several machines share; by default a SQLite file in the folder.
+        study: the name of the study in the database; by default that of the experiment.
+        display: shows how trials end.
     """
     values = load_changed_values(name, settings)
     options = RunOptions.parse(values)
@@ -63,7 +63,7 @@ def tune(
         )
         run_folder = folder / f"trial-{trial.number:04d}"
         try:
-            progress = train(_with(values, chosen), run_folder, display=Pruning(trial))
+            progress = train(_with_options(values, chosen), run_folder, display=Pruning(trial))
         except KeyboardInterrupt:
             trial.set_user_attr(STOPPED, True)
             raise
@@ -85,12 +85,12 @@ def tune(
     except _RangeError as error:
         raise ConfigError(str(error)) from None
     except STORAGE_ERRORS as error:
-        raise PermalignError(f"the database of the search failed: {_first_line(error)}") from error
+        raise PermalignError(f"the database of the study failed: {_first_line(error)}") from error
     return found
 
 
 class _RangeError(Exception):
-    """Trials cannot be compared; unlike a `PermalignError`, it ends the search and not just a trial."""
+    """The ranges differ from those of earlier trials; it ends the search, a `PermalignError` only the trial."""
 
 
 def _open_study(name: str, storage: str) -> optuna.Study:
@@ -106,28 +106,28 @@ def _open_study(name: str, storage: str) -> optuna.Study:
         )
     except (*STORAGE_ERRORS, ValueError, RuntimeError) as error:
         raise ConfigError(
-            f"{storage!r} is no database that a search can be kept in: {_first_line(error)} Expected an address such "
-            "as sqlite:///study.db or postgresql://user@host/studies."
+            f"{storage!r} cannot be used as a database: {_first_line(error)} Expected a URL such as "
+            "sqlite:///study.db or postgresql://user@host/studies."
         ) from error
 
 
 def _suggest(space: Sequence[Range], trial: optuna.Trial) -> dict[str, Value]:
-    """A value for every option searched."""
+    """Choose a value for each option of the search space."""
     chosen: dict[str, Value] = {}
-    for one in space:
+    for dimension in space:
         try:
-            chosen[one.option] = one.suggest(trial)
+            chosen[dimension.option] = dimension.suggest(trial)
         except ValueError as error:
             trial.set_user_attr(STOPPED, True)
             raise _RangeError(
-                f"the range of {one.option} is not the one that the search was begun with ({_first_line(error)}) Keep "
-                "the ranges, or begin another search with --study or --out."
+                f"the range of {dimension.option} differs from that of earlier trials ({_first_line(error)}) Use the "
+                "same ranges, or start another study with --study or --out."
             ) from None
     return chosen
 
 
 def _counted(study: optuna.Study) -> int:
-    """Trials that came to an end of their own; not those that were stopped, or whose process died."""
+    """The number of trials that ended by themselves; interrupted trials do not count."""
     return sum(STOPPED not in trial.user_attrs for trial in study.get_trials(states=ENDED))
 
 
@@ -137,7 +137,7 @@ def _first_line(error: Exception) -> str:
 
 
 class Pruning(Display):
-    """Ends a trial whose dev metric, at some step, is below the median of the others there."""
+    """Prunes a trial whose dev metric is below the median of other trials at the same step."""
 
     def __init__(self, trial: optuna.Trial) -> None:
         self._trial = trial
@@ -149,7 +149,7 @@ class Pruning(Display):
                 raise optuna.TrialPruned
 
 
-def _with(values: Mapping[str, object], chosen: Mapping[str, object]) -> dict[str, object]:
+def _with_options(values: Mapping[str, object], chosen: Mapping[str, object]) -> dict[str, object]:
     result = dict(values)
     for option, value in chosen.items():
         change: object = value
@@ -161,19 +161,20 @@ def _with(values: Mapping[str, object], chosen: Mapping[str, object]) -> dict[st
 
 
 def _require_known(values: Mapping[str, object], space: Sequence[Range]) -> None:
-    """Every option searched is one: the first value of each range is tried on the options."""
-    for one in space:
+    """Raise an error for an unknown option, by trying the first value of each range."""
+    for dimension in space:
+        first = dimension.choices[0] if dimension.choices else dimension.low
         try:
-            RunOptions.parse(_with(values, {one.option: one.choices[0] if one.choices else one.low}))
+            RunOptions.parse(_with_options(values, {dimension.option: first}))
         except ConfigError as error:
             raise SettingError(str(error)) from None
 
 
 def _write_best(path: Path, values: Mapping[str, object], study: optuna.Study) -> None:
-    """The options of the best trial, as `train` takes them, if any was completed."""
+    """Write the options of the best trial for `train`, if any trial is complete."""
     if not study.get_trials(states=COMPLETE):
         return
     best = study.best_trial
-    options = RunOptions.parse(_with(values, best.params)).model_dump(mode="json")
+    options = RunOptions.parse(_with_options(values, best.params)).model_dump(mode="json")
     options["description"] = f"Best of {len(study.trials)} trials, {best.value} on dev."
     write_text(path, yaml.safe_dump(options, sort_keys=False, allow_unicode=True))
