@@ -87,7 +87,7 @@ def test_an_average_of_kept_models(permalign, config):
             "did you mean training.max_steps?",
         ),
         (["train", "--resume", "nowhere"], 1, "is not a run"),
-        (["train", "arithmetic/soft", "--resume", "nowhere"], 2, "give --resume RUN alone"),
+        (["train", "arithmetic/soft", "--resume", "nowhere"], 2, "use --resume RUN without other options"),
         (["train", "arithmetic/soft", "--set", "task.notation=infix"], 2, "expected 'postfix' or 'prefix'"),
         (["tune", "arithmetic/soft", "--range", "seed=9:1"], 2, "is empty"),
         (["average", "nowhere", "--out", "mean"], 1, "there is no such run"),
@@ -162,7 +162,7 @@ def test_a_search_that_is_stopped_says_how_it_goes_on(permalign, config, monkeyp
     ("arguments", "told"),
     [
         (("--set", "training.max_stepz=3"), "did you mean training.max_steps?"),
-        (("--set", "training=3"), "training is 3: expected options with their values"),
+        (("--set", "training=3"), "training is 3, but must be a mapping from options to values"),
         (("--set", "training"), "is no setting"),
     ],
 )
