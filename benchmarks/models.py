@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.measuring import Measurement, best_seconds
 from benchmarks.slow_twin import slow_twin
-from permalign import SeparablePermutation
-from permalign.model import Transducer
+from permalign import SeparablePermutation, Transducer
 from permalign.reorderers.base import Reordering
 from permalign.tasks.base import Example
 from permalign.text.batching import Batch, Batches
@@ -200,8 +199,8 @@ def answers(sentences: int = 512, words: int = 9, types: int = 50, width: int = 
     inputs = [example.source for example in batch.examples]
     seconds = best_seconds(
         {
-            "batch": (lambda: model.predict(inputs, beam=5, longest=8), 3),
-            "single": (lambda: model.predict(inputs[:1], beam=5, longest=8), 10),
+            "batch": (lambda: model.predict(inputs, beam=5, max_length=8), 3),
+            "single": (lambda: model.predict(inputs[:1], beam=5, max_length=8), 10),
         }
     )
     return [

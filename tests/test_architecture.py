@@ -17,8 +17,7 @@ ROWS = [
     {"encoders"},
     {"reorderers", "heads"},
     {"decoding"},
-    {"building", "saving"},
-    {"model"},
+    {"models"},
     {"evaluation"},
     {"training"},
     {"demo", "explain", "runs"},
@@ -89,7 +88,7 @@ def test_imports_point_one_way(path):
         "import permalign.reorderers.scorer",
         "from permalign import heads",
         "from ..heads import anything",
-        "def late():\n    from permalign.model import Transducer",
+        "def late():\n    from permalign.models.transducer import Transducer",
     ],
 )
 def test_the_check_sees_wrong_imports(line):

@@ -8,8 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from permalign.model import Transducer
-    from permalign.prediction import Prediction
+    from permalign.models.building import build_model, load_model
+    from permalign.models.ensemble import Ensemble
+    from permalign.models.inverse import InverseModel
+    from permalign.models.prediction import Prediction
+    from permalign.models.transducer import Transducer
     from permalign.structures import (
         Derivation,
         LabelledPermutation,
@@ -24,6 +27,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Derivation",
+    "Ensemble",
+    "InverseModel",
     "LabelledPermutation",
     "MonotoneAlignment",
     "Prediction",
@@ -32,11 +37,17 @@ __all__ = [
     "SeparablePermutation",
     "SynchronousPermutation",
     "Transducer",
+    "build_model",
+    "load_model",
 ]
 
 _HOMES = {
-    "Prediction": "permalign.prediction",
-    "Transducer": "permalign.model",
+    "Ensemble": "permalign.models.ensemble",
+    "InverseModel": "permalign.models.inverse",
+    "Prediction": "permalign.models.prediction",
+    "Transducer": "permalign.models.transducer",
+    "build_model": "permalign.models.building",
+    "load_model": "permalign.models.building",
     **dict.fromkeys(
         [
             "Derivation",

@@ -10,7 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from permalign.evaluation import evaluate
-from permalign.model import Transducer
+from permalign.models.base import Model
+from permalign.models.building import load_model
 from permalign.tasks.arithmetic import Arithmetic
 from permalign.tasks.base import Example
 from permalign.training.experiments import load_experiment
@@ -38,7 +39,7 @@ def demonstrate(
     task = options.make_task()
     yield f"Learning postfix notation from {len(task.examples(options.train)):,} expressions ({EXPERIMENT}):"
     train(options, run, display=display)
-    model = Transducer.from_pretrained(run)
+    model = load_model(run)
     yield ""
     yield f"Trained in {time.monotonic() - begun:.0f} seconds. Whole outputs right, of expressions it never saw:"
     for split, description in TESTS:
@@ -58,7 +59,7 @@ def unseen_expression() -> Example:
     return min(Arithmetic().examples("len/test"), key=lambda example: len(example.source))
 
 
-def explain(model: Transducer, example: Example) -> Iterator[str]:
+def explain(model: Model, example: Example) -> Iterator[str]:
     """How the model reads an expression: straight nodes keep their two parts in order, inverted ones swap them."""
     (answer,) = model.predict([example.source], explain=True)
     yield f"How it reads one of them, of depth {example.meta['depth']}:"

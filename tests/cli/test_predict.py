@@ -9,9 +9,9 @@ import pytest
 from tests.evaluation.runs import make_run, model_for, trained
 from tests.models import small
 
+from permalign import Transducer
 from permalign.cli.app import app
 from permalign.cli.predict import nested
-from permalign.model import Transducer
 from permalign.structures import Tree
 from permalign.tasks.base import Example
 from permalign.tasks.scan_language import program_grammar
@@ -184,7 +184,7 @@ def test_grammars_are_kept_to_and_bare_models_are_taken(predict, tmp_path):
 )
 def test_a_wrong_command_line(predict, run, monkeypatch, arguments, code, words):
     monkeypatch.chdir(Path(__file__).parents[2])
-    monkeypatch.setattr("permalign.saving.hf_hub_download", None)  # the network is not asked
+    monkeypatch.setattr("permalign.models.saving.hf_hub_download", None)  # the network is not asked
     found, out, errors = predict(*(str(run) if one == "RUN" else one for one in arguments), text=b"a\n")
     assert (found, out) == (code, "")
     assert words in " ".join(errors.split())

@@ -11,9 +11,9 @@ from tests.evaluation.runs import aligned, make_run, model_for, trained, write_o
 from tests.models import small
 from typer.testing import CliRunner
 
+from permalign import Transducer
 from permalign.cli.app import app
 from permalign.evaluation import evaluate, read_predictions
-from permalign.model import Transducer
 from permalign.tasks.registry import get_task
 from permalign.training.launch import train
 from permalign.training.trained_run import DecodingSettings, TrainedRun

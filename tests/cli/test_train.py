@@ -71,8 +71,15 @@ def test_an_average_of_kept_models(permalign, config):
     assert (answer.exit_code, answer.stdout) == (0, "mean\n")
     assert permalign("average", "run", "--out", "mean").exit_code == 1
     assert permalign("average", "run", "--out", "mean", "--overwrite").exit_code == 0
-    assert permalign("average", "run", "--out", "all", "--of", "probabilities").exit_code == 0
-    assert json.loads(Path("all/config.json").read_text())["options"]["ensemble_size"] > 1
+
+
+def test_an_ensemble_of_kept_models(permalign, config):
+    assert permalign("train", config, "--run", "run").exit_code == 0
+    answer = permalign("ensemble", "run", "--out", "all")
+    assert (answer.exit_code, answer.stdout) == (0, "all\n")
+    assert len(json.loads(Path("all/config.json").read_text())["members"]) > 1
+    assert permalign("ensemble", "run", "--out", "all").exit_code == 1
+    assert permalign("ensemble", "run", "--out", "all", "--overwrite").exit_code == 0
 
 
 @pytest.mark.parametrize(

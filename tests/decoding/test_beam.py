@@ -50,9 +50,9 @@ def test_a_wide_beam_finds_the_best_outputs(seed):
     for sentence, (hypotheses, longest) in enumerate(zip(found, [4, 4, 2], strict=True)):
         scores = {words: model.of_output(sentence, words) for words in every_output(longest)}
         best = sorted(scores, key=lambda words: -scores[words])[:5]
-        assert [one.words for one in hypotheses] == best
+        assert [one.tokens for one in hypotheses] == best
         for one in hypotheses:
-            assert one.score == pytest.approx(scores[one.words])
+            assert one.score == pytest.approx(scores[one.tokens])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -63,30 +63,30 @@ def test_beam_one_is_greedy(seed):
     while len(words) < 9 and (following := model.table[0, last].argmax().item()) != END_ID:
         words.append(following)
         last = following
-    assert hypothesis.words == tuple(words)
+    assert hypothesis.tokens == tuple(words)
     assert hypothesis.score == pytest.approx(model.of_output(0, words))
 
 
 @pytest.mark.parametrize("beam", [1, 2, 5])
-def test_sentences_do_not_disturb_each_other(beam):
-    together = beam_search(Markov(4), [5, 3, 0, 8], beam)
+def test_sentences_of_a_batch_are_independent(beam):
+    batched = beam_search(Markov(4), [5, 3, 0, 8], beam)
     for sentence, longest in enumerate([5, 3, 0, 8]):
         alone = Markov(4)
         alone.sentence = torch.tensor([sentence])
         alone.last, alone.score = alone.last[:1], alone.score[:1]
-        assert beam_search(alone, [longest], beam)[0] == together[sentence]
+        assert beam_search(alone, [longest], beam)[0] == batched[sentence]
 
 
-def test_no_output_comes_twice():
+def test_outputs_are_distinct():
     hypotheses = beam_search(Markov(1), [3], beam=20, n_best=20)[0]
-    assert len({one.words for one in hypotheses}) == len(hypotheses) == 20
+    assert len({one.tokens for one in hypotheses}) == len(hypotheses) == 20
 
 
-def test_a_rule_of_the_caller_holds():
+def test_a_callers_rule_is_kept():
     constraint = RuleConstraint(lambda words: ["a", "c", "</s>"] if len(words) % 2 else ["b"], WORDS)
     for one in beam_search(Markov(1), [6], 5, 5, constraint)[0]:
-        assert len(one.words) % 2 == 1
-        assert all(word == 5 for word in one.words[::2])
+        assert len(one.tokens) % 2 == 1
+        assert all(word == 5 for word in one.tokens[::2])
 
 
 def small_grammar():
@@ -95,7 +95,7 @@ def small_grammar():
 
 @pytest.mark.parametrize("longest", [1, 2, 5])
 @pytest.mark.parametrize("same_length", [False, True])
-def test_a_grammar_holds_and_never_gets_stuck(longest, same_length):
+def test_a_grammar_is_kept_without_dead_ends(longest, same_length):
     grammar = small_grammar()
     for seed in range(10):
         hypotheses = beam_search(
@@ -103,11 +103,11 @@ def test_a_grammar_holds_and_never_gets_stuck(longest, same_length):
         )[0]
         assert hypotheses
         for one in hypotheses:
-            grammar.read(WORDS.decode(one.words))
-            assert len(one.words) <= longest
+            grammar.read(WORDS.decode(one.tokens))
+            assert len(one.tokens) <= longest
 
 
-def test_a_grammar_is_cut_down_to_the_vocabulary():
+def test_a_grammar_is_restricted_to_the_vocabulary():
     grammar = Grammar(["X"], [*small_grammar().rules, Rule("d", "X"), Rule("e", "X", ("Y",)), Rule("f", "Y")])
     constraint = GrammarConstraint(grammar, WORDS)
     assert WORDS.tokens[constraint.mask(constraint.start(), 1, False).nonzero().item()] == "a"
@@ -115,6 +115,6 @@ def test_a_grammar_is_cut_down_to_the_vocabulary():
         grammar.restricted_to(["e", "b"])
 
 
-def test_more_outputs_than_prefixes_are_refused():
+def test_n_best_above_the_beam_is_refused():
     with pytest.raises(ValueError, match="n_best is 3 and beam 2"):
         beam_search(Markov(1), [3], beam=2, n_best=3)

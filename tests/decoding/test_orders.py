@@ -1,4 +1,4 @@
-"""Search over several orders: outputs are ranked by their likelihood over all orders, and found again in theirs."""
+"""Search over several orders: candidates are ranked by their likelihood over all orders, and explained by one."""
 
 from itertools import product
 

@@ -2,7 +2,7 @@
 
 from tests.models import small
 
-from permalign.model import Transducer
+from permalign import Transducer
 from permalign.options.run import RunOptions
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.run_directory import RunDirectory

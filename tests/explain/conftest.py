@@ -39,14 +39,14 @@ def ssnt_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def exact_model(exact_run):
-    from permalign.model import Transducer
+    from permalign import Transducer
 
     return Transducer.from_pretrained(exact_run)
 
 
 @pytest.fixture(scope="session")
 def ssnt_model(ssnt_run):
-    from permalign.model import Transducer
+    from permalign import Transducer
 
     return Transducer.from_pretrained(ssnt_run)
 

@@ -4,7 +4,7 @@ from random import Random
 
 import torch
 
-from permalign.model import Transducer
+from permalign import Transducer
 from permalign.tasks.base import Example
 from permalign.text.batching import Batches
 from permalign.text.vocabulary import Vocabulary
@@ -19,7 +19,7 @@ REORDERERS = {
     "hard": {"kind": "separable", "objective": "hard"},
     "samples": {"kind": "separable", "objective": "samples", "num_samples": 2},
     "exact": {"kind": "separable", "objective": "exact"},
-    # words that know no context need not settle on one order to be right in the mean
+    # embeddings without context need no single order to be right on average
     "labelled soft": {"kind": "labelled", "objective": "soft", "num_labels": 3, "decoding": "marginal"},
     "labelled hard": {"kind": "labelled", "objective": "hard", "num_labels": 3},
     "labelled samples": {"kind": "labelled", "objective": "samples", "num_samples": 2, "num_labels": 3},
@@ -32,7 +32,7 @@ REORDERERS = {
         "split_scores": True,
     },
 }
-FEWER = {  # exact sums need a head of tagging or segments; what separable ones show for all heads is not shown again
+HEADS_FOR = {  # exact sums need a tagging or segments head; labelled reorderers need not repeat all heads
     "exact": ["tagging", "segments"],
     "labelled soft": ["tagging", "ssnt"],
     "labelled samples": ["tagging", "swan"],
@@ -40,12 +40,12 @@ FEWER = {  # exact sums need a head of tagging or segments; what separable ones 
     "labelled encoding": ["tagging", "segments"],
 }
 PAIRS = [
-    (reorderer, head) for reorderer in REORDERERS for head in HEADS if head in FEWER.get(reorderer, HEADS)
+    (reorderer, head) for reorderer in REORDERERS for head in HEADS if head in HEADS_FOR.get(reorderer, HEADS)
 ] + [("exact", "phrases")]  # segments that up to three source words write together
 
 
 def examples(count, seed=0, shuffled=False):
-    """Words to be written backwards and in capitals; shuffled, an output belongs to another source as long."""
+    """Letters to be written in reverse and in capitals; if shuffled, sources of one length swap outputs."""
     random = Random(seed)
     sources: dict[tuple[str, ...], None] = {}
     while len(sources) < count:
@@ -92,9 +92,9 @@ def batches(some):
 
 
 def train(model, some, steps=300, enough=0.05, rate=None):
-    """Until the mean of the last losses is small enough; returns that mean. A grammar takes larger steps."""
+    """Train until the mean of the last losses is small enough, and return it. Label grammars need a higher rate."""
     (batch,) = batches(some)
-    rate = rate or (4e-2 if model.options.reorderer.kind == "labelled" else 1e-2)
+    rate = rate or (4e-2 if model.primary.options.reorderer.kind == "labelled" else 1e-2)
     optimiser = torch.optim.Adam(model.parameters(), rate)
     recent = [float("inf")]
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Every reorderer with every head: they learn, they generalise no more than they should, and padding is nothing."""
+"""Every reorderer with every head: they learn, do not see what they should not, and ignore padding."""
 
 import pytest
 import torch
@@ -32,20 +32,20 @@ def test_gradients_reach_every_parameter(reorderer, head):
     model.train().loss(batch).total.backward()
     without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
     assert not without
-    still = [name for name, parameter in model.named_parameters() if not parameter.grad.abs().sum() > 0]
-    assert not still
-    model.forget_head_gradients()
+    zero = [name for name, parameter in model.named_parameters() if not parameter.grad.abs().sum() > 0]
+    assert not zero
+    model.keep_only_reorderer_gradients()
     left = {name.split(".")[0] for name, parameter in model.named_parameters() if parameter.grad is not None}
     assert left <= {"reorderer"}
 
 
-def test_padding_and_company_change_nothing(reorderer, head):
+def test_padding_and_other_sentences_change_nothing(reorderer, head):
     model = make(reorderer, head).eval()
     some = examples(12)
     sources, outputs = [e.source for e in some], [e.target for e in some]
-    together = model.score(sources, outputs)
+    batched = model.score(sources, outputs)
     alone = [model.score([source], [output])[0] for source, output in zip(sources, outputs, strict=True)]
-    torch.testing.assert_close(torch.tensor(together), torch.tensor(alone), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(torch.tensor(batched), torch.tensor(alone), atol=1e-5, rtol=1e-5)
     predictions = model.predict(sources, beam=3)
     for source, prediction in zip(sources, predictions, strict=True):
         (single,) = model.predict([source], beam=3)
@@ -72,11 +72,11 @@ def test_saved_models_predict_the_same(reorderer, head, tmp_path):
     assert loaded.predict(sources, beam=3, explain=True) == model.predict(sources, beam=3, explain=True)
 
 
-def test_one_word_unknown_words_and_two_hundred(reorderer, head):
+def test_one_word_unknown_words_and_long_sentences(reorderer, head):
     model = make(reorderer, head)
     many = 20 if reorderer.startswith("labelled") else 100  # exact sums over labels are O(n^4 K^2)
     for source in (["a"], ["never", "seen"], ["a", "b"] * many):
-        (prediction,) = model.predict([source], longest=5, explain=True)
+        (prediction,) = model.predict([source], max_length=5, explain=True)
         assert prediction.score <= 0
         if head == "tagging":
             assert len(prediction.tokens) == len(source)

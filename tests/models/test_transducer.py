@@ -1,14 +1,16 @@
-"""The model as its users meet it: answers with reasons, outputs within a grammar, files, and errors."""
+"""A transducer as its users see it: outputs, explanations, constraints, files, and errors."""
 
 import json
 from itertools import product
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from tests.models.small import HEADS, REORDERERS, batches, examples, make, train
 
-from permalign import Transducer, saving
+from permalign import Transducer, load_model
 from permalign.errors import PermalignError
+from permalign.options import renames
 from permalign.tasks.scan import ScanSP
 from permalign.text.vocabulary import Vocabulary
 
@@ -27,37 +29,37 @@ def folder(tmp_path):
     return tmp_path / "model"
 
 
-class TestAnswers:
-    def test_three_lines_from_a_run_to_an_answer(self, trained, tmp_path):
+class TestPredictions:
+    def test_three_lines_from_a_run_to_an_output(self, trained, tmp_path):
         trained.save_pretrained(tmp_path / "run" / "model")
-        model = Transducer.from_pretrained(tmp_path / "run")
+        model = load_model(tmp_path / "run")
         assert model.predict(["a b c"])[0].text == "C B A"
 
     def test_order_is_kept_across_batches(self, trained):
         sources = [example.source for example in examples(30)]
-        together, in_parts = trained.predict(sources), trained.predict(sources, batch_size=7)
-        assert [one.tokens for one in together] == [one.tokens for one in in_parts]
-        assert [one.tokens for one in together] != [one.tokens for one in together[::-1]]
+        at_once, in_batches = trained.predict(sources), trained.predict(sources, batch_size=7)
+        assert [one.tokens for one in at_once] == [one.tokens for one in in_batches]
+        assert [one.tokens for one in at_once] != [one.tokens for one in at_once[::-1]]
 
-    def test_reasons(self, trained):
+    def test_explanations(self, trained):
         (prediction,) = trained.predict(["a b c"], explain=True)
-        reasons = prediction.explanation
-        assert reasons.source == ("a", "b", "c")
-        assert reasons.target == prediction.tokens == ("C", "B", "A")
-        assert reasons.reordered == tuple(reasons.source[token] for token in reasons.order)
-        assert reasons.derivation.order == reasons.order
-        assert sorted(token for segment in reasons.segments for token in segment.source) == [0, 1, 2]
-        assert [word for segment in reasons.segments for word in segment.target] == [0, 1, 2]
-        assert "reordered: " in reasons.draw()
-        assert len(reasons.alignment) == 3
+        explanation = prediction.explanation
+        assert explanation.source == ("a", "b", "c")
+        assert explanation.target == prediction.tokens == ("C", "B", "A")
+        assert explanation.reordered == tuple(explanation.source[token] for token in explanation.order)
+        assert explanation.derivation.order == explanation.order
+        assert sorted(token for segment in explanation.segments for token in segment.source) == [0, 1, 2]
+        assert [word for segment in explanation.segments for word in segment.target] == [0, 1, 2]
+        assert "reordered: " in explanation.draw()
+        assert len(explanation.alignment) == 3
 
-    def test_the_next_best_outputs_come_in_order(self, trained):
+    def test_n_best_outputs_are_sorted(self, trained):
         (prediction,) = trained.predict(["a b c"], beam=5, n_best=5)
         scores = [one.score for one in (prediction, *prediction.alternatives)]
         assert scores == sorted(scores, reverse=True)
         assert len({one.tokens for one in (prediction, *prediction.alternatives)}) == 5
 
-    def test_training_mode_is_left_as_it_was(self, trained):
+    def test_training_mode_is_restored(self, trained):
         trained.train()
         trained.predict(["a"])
         trained.score(["a"], ["A"])
@@ -74,7 +76,7 @@ class TestAnswers:
         torch.testing.assert_close(loss.total, sum(loss.parts.values()))
 
     @pytest.mark.parametrize("decoding", ["greedy", "viterbi", "permutation", "marginal"])
-    def test_ways_to_decode(self, decoding):
+    def test_decodings(self, decoding):
         reorderer = {**REORDERERS["soft"], "decoding": decoding, "scorer_hidden_size": 8, "embedding_dim": 8}
         model = Transducer(
             {"reorderer": reorderer, "head": {"kind": "ssnt", "hidden_size": 8}}, *vocabularies()
@@ -91,15 +93,15 @@ class TestAnswers:
             ({"sentences": ["a", "  "]}, "sentence 1 is empty"),
         ],
     )
-    def test_what_cannot_be_predicted(self, trained, arguments, message):
+    def test_bad_input_is_refused(self, trained, arguments, message):
         with pytest.raises(ValueError, match=message):
             trained.predict(**arguments)
 
-    def test_scores_need_pairs(self, trained):
+    def test_scores_need_one_output_for_each_sentence(self, trained):
         with pytest.raises(ValueError, match="2 sentences but 1 outputs"):
             trained.score(["a", "b"], ["A"])
 
-    def test_no_sentences_no_answers(self, trained):
+    def test_no_sentences_no_predictions(self, trained):
         assert trained.predict([]) == []
         assert trained.score([], []) == []
 
@@ -142,7 +144,7 @@ def test_a_wide_beam_equals_exhaustive_search(head):
     for sentence in ("a", "a b", "b b a"):
         scores = model.score([sentence] * len(outputs), outputs)
         ranked = sorted(zip(scores, outputs, strict=True), reverse=True)[:3]
-        (best,) = model.predict([sentence], beam=32, n_best=3, longest=4)
+        (best,) = model.predict([sentence], beam=32, n_best=3, max_length=4)
         found = [(one.score, one.tokens) for one in (best, *best.alternatives)]
         assert [tokens for _, tokens in found] == [tokens for _, tokens in ranked]
         assert [score for score, _ in found] == pytest.approx([score for score, _ in ranked])
@@ -170,18 +172,18 @@ def test_a_function_can_say_what_may_follow():
 
 
 class TestFiles:
-    def test_they_can_be_read_by_people(self, folder):
+    def test_they_are_readable(self, folder):
         written = {path.name for path in folder.iterdir()}
         assert written == {"README.md", "config.json", "model.safetensors", "source.json", "target.json"}
         assert json.loads((folder / "config.json").read_text())["options"]["head"]["kind"] == "ssnt"
 
-    def test_a_renamed_module_loses_no_model(self, folder, monkeypatch):
+    def test_renamed_parameters_are_still_loaded(self, folder, monkeypatch):
         model = Transducer.from_pretrained(folder)
         state = {name.replace("head.", "writer."): value for name, value in model.state_dict().items()}
-        saving.save_file(state, folder / "model.safetensors")
+        save_file(state, folder / "model.safetensors")
         with pytest.raises(PermalignError, match="parameter head"):
             Transducer.from_pretrained(folder)
-        monkeypatch.setitem(saving.RENAMED, "writer.", "head.")
+        monkeypatch.setitem(renames.PARAMETERS, "writer.", "head.")
         assert Transducer.from_pretrained(folder).predict(["a b"]) == model.predict(["a b"])
 
     @pytest.mark.parametrize(
@@ -189,13 +191,14 @@ class TestFiles:
         [
             (
                 lambda record: record | {"version": 99},
-                "version 99 of the format, and this permalign reads version 1",
+                "version 99 of the format, but this permalign reads version 2",
             ),
             (lambda record: record | {"format": "something"}, "not the config of a permalign model"),
             (lambda record: record | {"options": {"hed": {}}}, "did you mean head"),
+            (lambda record: record | {"kind": "Tree"}, "of the unknown kind 'Tree'"),
         ],
     )
-    def test_a_strange_config_is_refused_in_plain_words(self, folder, change, message):
+    def test_a_wrong_config_is_refused(self, folder, change, message):
         path = folder / "config.json"
         path.write_text(json.dumps(change(json.loads(path.read_text()))))
         with pytest.raises(PermalignError, match=message):
@@ -210,22 +213,22 @@ class TestFiles:
         with pytest.raises(PermalignError, match=name):
             Transducer.from_pretrained(folder)
 
-    def test_what_is_nowhere_is_said_to_be_so(self, tmp_path, monkeypatch):
+    def test_a_missing_model_is_reported(self, tmp_path, monkeypatch):
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        with pytest.raises(PermalignError, match="no folder here"):
+        with pytest.raises(PermalignError, match="there is no folder"):
             Transducer.from_pretrained(str(tmp_path / "nothing"))
 
 
-class TestWhatCannotBe:
-    def test_without_a_discrete_order_no_source_words_are_named(self):
+class TestLimits:
+    def test_without_a_discrete_order_there_are_no_segments(self):
         reorderer = {**REORDERERS["soft"], "decoding": "marginal"}
         model = Transducer({"reorderer": reorderer, "head": {"kind": "ssnt"}}, *vocabularies())
-        reasons = model.predict(["a b c"], explain=True)[0].explanation
-        assert reasons.segments is None
-        assert reasons.alignment is None
+        explanation = model.predict(["a b c"], explain=True)[0].explanation
+        assert explanation.segments is None
+        assert explanation.alignment is None
 
     @pytest.mark.parametrize("max_segment_length", [1, 2])
-    def test_swan_plans_for_the_words_it_can_write(self, max_segment_length):
+    def test_swan_keeps_to_the_grammar_within_its_maximum_length(self, max_segment_length):
         task = ScanSP()
         some = task.examples("len/train")[::40]
         source, target = (Vocabulary.build(getattr(e, side) for e in some) for side in ("source", "target"))
@@ -236,7 +239,7 @@ class TestWhatCannotBe:
             task.grammar.read(prediction.tokens)
 
     @pytest.mark.parametrize("objective", ["soft", "exact"])
-    def test_no_program_of_that_length_leaves_the_rest_alone(self, objective):
+    def test_a_sentence_without_any_program_does_not_affect_the_others(self, objective):
         task = ScanSP()
         words = ["jump", "walk", "twice", "and", "left"]
         options = {
@@ -254,7 +257,7 @@ class TestWhatCannotBe:
         ("arguments", "message"),
         [
             ({"batch_size": 0}, "batch_size is 0"),
-            ({"longest": 0}, "longest is 0"),
+            ({"max_length": 0}, "max_length is 0"),
             ({"constraint": "geoquery"}, "must be a grammar"),
         ],
     )
@@ -270,6 +273,6 @@ class TestWhatCannotBe:
             {"head": {"encoder": {"kind": "transformer", "hidden_size": 30}}},
         ],
     )
-    def test_widths_that_cannot_be_shared_equally(self, options):
+    def test_sizes_that_cannot_be_halved(self, options):
         with pytest.raises(PermalignError, match=r"hidden_size is \d+, but must be"):
             Transducer(options, *vocabularies())

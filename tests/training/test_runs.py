@@ -10,14 +10,14 @@ import torch
 import yaml
 from tests.training.small_run import SILENT, options, write_data
 
-from permalign import Transducer
+from permalign import Ensemble, Transducer
 from permalign.errors import ConfigError, DataError, PermalignError
 from permalign.evaluation import evaluate, read_predictions
 from permalign.files import exclusive_lock
 from permalign.options.run import RunOptions
 from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.registry import get_task
-from permalign.training import average, train
+from permalign.training import average, ensemble, train
 from permalign.training.experiments import experiment_names, load_experiment
 from permalign.training.launch import resume
 from permalign.training.run_directory import LOCK, RunDirectory
@@ -153,32 +153,38 @@ def test_the_average_is_the_mean_of_the_kept_models(trained, tmp_path):
         torch.testing.assert_close(tensor, expected)
 
 
-def test_the_mean_of_probabilities_holds_all_models(trained, tmp_path):
+def test_an_ensemble_holds_all_models(trained, tmp_path):
     run, data, _ = trained
     folders = [run / "checkpoints" / "step-0000050", run / "checkpoints" / "step-0000100"]
     models = [Transducer.from_pretrained(folder) for folder in folders]
     examples = get_task("own", path=data).examples("iid/dev")[:10]
     pair = [one.source for one in examples], [one.target for one in examples]
-    together = average(folders, tmp_path / "together", of="probabilities")
+    both = ensemble(folders, tmp_path / "both")
     expected = torch.tensor([model.score(*pair) for model in models]).logsumexp(0) - torch.tensor(2.0).log()
-    torch.testing.assert_close(torch.tensor(together.score(*pair)), expected)
-    again = Transducer.from_pretrained(tmp_path / "together")
-    assert again.predict(pair[0], beam=2) == together.predict(pair[0], beam=2)
-    more = average([tmp_path / "together", folders[0]], tmp_path / "more", of="probabilities")
-    assert more.options.ensemble_size == 3
+    torch.testing.assert_close(torch.tensor(both.score(*pair)), expected)
+    again = Ensemble.from_pretrained(tmp_path / "both")
+    assert again.predict(pair[0], beam=2) == both.predict(pair[0], beam=2)
+    more = ensemble([tmp_path / "both", folders[0]], tmp_path / "more")
+    assert len(more.members) == 3
     weighted = torch.tensor([model.score(*pair) for model in (*models, models[0])]).logsumexp(0)
     torch.testing.assert_close(torch.tensor(more.score(*pair)), weighted - torch.tensor(3.0).log())
     with pytest.raises(DataError, match="has other options"):
-        average([tmp_path / "together", folders[0]], tmp_path / "mean")
-    with pytest.raises(ConfigError, match="the mean is of 'parameters' or of 'probabilities'"):
-        average(folders, tmp_path / "mean", of="probability")
+        average([tmp_path / "both", folders[0]], tmp_path / "mean")
+
+
+def test_models_with_other_vocabularies_are_no_ensemble(trained, tmp_path):
+    run, _, _ = trained
+    model = Transducer.from_pretrained(run)
+    Transducer(model.options, model.target, model.source).save_pretrained(tmp_path / "swapped")
+    with pytest.raises(ConfigError, match=r"swapped: the source vocabulary of member 1 differs"):
+        ensemble([run / "model", tmp_path / "swapped"], tmp_path / "both")
 
 
 def test_an_average_of_one_is_refused(trained, tmp_path):
     run, _, _ = trained
-    with pytest.raises(ConfigError, match=r"needs at least two models, and .*model is one"):
+    with pytest.raises(ConfigError, match=r"at least two models are needed, but .*model is only one"):
         average([run / "model"], tmp_path / "mean")
-    with pytest.raises(PermalignError, match="there already"):
+    with pytest.raises(PermalignError, match="already exists"):
         average([run], tmp_path)
 
 
@@ -193,7 +199,7 @@ def test_a_tagging_head_needs_outputs_as_long_as_their_sources(tmp_path):
         prepare(RunOptions.parse(values))
 
 
-def test_examples_that_cannot_be_read_back(tmp_path):
+def test_examples_that_the_inverse_model_cannot_write(tmp_path):
     """Refused by name, or counted; and refused in any case if there are no others."""
     data = write_data(tmp_path)
     data.write_text(data.read_text() + '{"source": "a b a b", "target": "A", "split": "train"}\n')
@@ -203,7 +209,8 @@ def test_examples_that_cannot_be_read_back(tmp_path):
     }
     with pytest.raises(
         ConfigError,
-        match=r"in model\.inverse.*at most 2 words for a source of 1.*model\.inverse\.head\.max_segment_length",
+        match=r"model\.inverse\.head\.kind segments writes at most 2 words for a source of 1.*"
+        r"Raise model\.inverse\.head\.max_segment_length",
     ):
         prepare(RunOptions.parse(values))
     values["training"]["overlong_targets"] = "skip"
@@ -215,7 +222,7 @@ def test_examples_that_cannot_be_read_back(tmp_path):
             for split in ("train", "dev", "test")
         )
     )
-    with pytest.raises(ConfigError, match=r"in model\.inverse"):
+    with pytest.raises(ConfigError, match=r"model\.inverse\.head\.kind"):
         prepare(RunOptions.parse(values))
 
 

@@ -10,6 +10,7 @@ from permalign.cli import (
     compare,
     data,
     demo,
+    ensemble,
     evaluate,
     explain,
     predict,
@@ -32,6 +33,7 @@ app.command(help=demo.HELP, short_help="Train a small model while you watch.")(d
 app.add_typer(data.app, name="data")
 app.command(help=train.HELP, short_help="Train a model, or resume a run.")(train.train)
 app.command(help=average.HELP, short_help="Average the weights of several models.")(average.average)
+app.command(help=ensemble.HELP, short_help="Combine several models into an ensemble.")(ensemble.ensemble)
 app.command(help=evaluate.HELP, short_help="Evaluate a run on splits of its task.")(evaluate.evaluate)
 app.command(help=predict.HELP, short_help="Predict outputs for sentences from standard input.")(
     predict.predict

@@ -16,8 +16,8 @@ from permalign.cli.standard_input import STANDARD_INPUT, batches_of_lines, requi
 from permalign.errors import DataError, PermalignError
 
 if TYPE_CHECKING:
-    from permalign.model import Transducer
-    from permalign.prediction import Explanation, Prediction
+    from permalign.models.base import Model
+    from permalign.models.prediction import Explanation, Prediction
     from permalign.structures.derivations import Tree
     from permalign.tasks.grammar import Grammar
     from permalign.tasks.text_files import Line
@@ -120,9 +120,9 @@ def _is_about_memory(error: Exception) -> bool:
 
 def _open(
     run: str, checkpoint: str | None, constrained: bool, device: str | None
-) -> tuple["Transducer", int, "Grammar | None"]:
+) -> tuple["Model", int, "Grammar | None"]:
     """The model, its default beam size, and the grammar to constrain the output with."""
-    from permalign.training.trained_run import TrainedRun, load_pretrained
+    from permalign.training.trained_run import TrainedRun, load_on_device
 
     if (Path(run) / "config.yaml").is_file():
         opened = TrainedRun(run, checkpoint, device=device)
@@ -132,7 +132,7 @@ def _open(
     if checkpoint or constrained:
         option = "--checkpoint" if checkpoint else "--constrained"
         raise PermalignError(f"{option} needs a run with a config.yaml, but {run} has none.")
-    return load_pretrained(run, device), 1, None
+    return load_on_device(run, device), 1, None
 
 
 def _text(number: int, prediction: "Prediction | None", n_best: int, explain: bool) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""From a model to its most probable outputs."""
+"""Search for the most probable outputs of a model."""

@@ -1,103 +1,120 @@
-"""Outputs ranked by more than the model that found them: by several together, and by how well they are read back."""
+"""Candidate outputs of a batch of sentences: scored by a model, and reranked by a noisy channel."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import log
 
 import torch
 from torch import Tensor
 
-from permalign.decoding.beam import Hypothesis
-from permalign.heads.base import Head
+from permalign.structures import Derivation
 from permalign.text.batching import Batch, pad
 
-AT_ONCE = 64  # pairs to score at a time
+PAIRS_AT_ONCE = 64
+"""How many pairs of a sentence and a candidate are scored in one batch."""
 
 LogLikelihood = Callable[[Tensor, Batch], Tensor]
-"""``(pairs,)``, given which sentences the pairs are of, and the pairs as a batch."""
+"""The log-likelihoods ``(pairs,)`` of a batch of pairs, given the row of each pair's sentence among all sentences."""
 
 
-def of_mixture(members: Sequence[LogLikelihood]) -> LogLikelihood:
-    """The logarithm of the mean of the members' probabilities."""
-    if len(members) == 1:
-        return members[0]
+@dataclass(frozen=True)
+class Candidate:
+    """An output that was found for a sentence.
 
-    def log_likelihood(rows: Tensor, pairs: Batch) -> Tensor:
-        return torch.stack([member(rows, pairs) for member in members]).logsumexp(0) - log(len(members))
-
-    return log_likelihood
-
-
-def pooled(
-    found: Sequence[list[list[Hypothesis]]], batch: Batch, log_likelihood: LogLikelihood
-) -> list[list[Hypothesis]]:
-    """What several searches found for every sentence, each output once, with another likelihood, best first.
-
-    Args:
-        found: by search, and by sentence.
-        batch: the sentences.
-        log_likelihood: of outputs given their sentences.
+    Attributes:
+        tokens: its token ids.
+        score: its log-probability; NaN until it is computed, where the search does not yield it.
+        derivation: the derivation in whose order it was found; None for the reorderer's own choice.
     """
-    outputs = [dict.fromkeys(one.words for some in row for one in some) for row in zip(*found, strict=True)]
-    pairs = [(row, words) for row, some in enumerate(outputs) for words in some]
-    scores = dict(zip(pairs, _scores(pairs, batch, log_likelihood), strict=True))
+
+    tokens: tuple[int, ...]
+    score: float
+    derivation: Derivation | None = None
+
+
+Candidates = list[list[Candidate]]
+"""The candidates of every sentence of a batch."""
+
+
+def merge(searches: Sequence[Candidates]) -> Candidates:
+    """The candidates that several searches found for the same sentences; of equal outputs, the first is kept."""
+    merged = []
+    for of_sentence in zip(*searches, strict=True):
+        unique: dict[tuple[int, ...], Candidate] = {}
+        for candidates in of_sentence:
+            for candidate in candidates:
+                unique.setdefault(candidate.tokens, candidate)
+        merged.append(list(unique.values()))
+    return merged
+
+
+def rescore(candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood) -> Candidates:
+    """Give all candidates of a batch of sentences their log-likelihood as score, and sort them by it."""
+    scores = iter(_scores(candidates, batch, log_likelihood))
     return [
-        sorted((Hypothesis(words, scores[row, words]) for words in some), key=lambda one: -one.score)
-        for row, some in enumerate(outputs)
+        sorted(
+            (replace(candidate, score=next(scores)) for candidate in of_sentence),
+            key=lambda candidate: -candidate.score,
+        )
+        for of_sentence in candidates
     ]
 
 
-def ranked_by_both_ways(
-    found: list[list[Hypothesis]], batch: Batch, head: Head, log_likelihood: LogLikelihood, weight: float
-) -> list[list[Hypothesis]]:
-    """The outputs of every sentence, best first by ``log p(output | sentence) + weight log p(sentence | output)``.
+def rerank(
+    candidates: Candidates, batch: Batch, inverse_log_likelihood: LogLikelihood, weight: float
+) -> Candidates:
+    """Sort candidates by a noisy channel, ``log p(output | sentence) + weight * log p(sentence | output)``.
 
-    An output from which the sentence cannot be written comes after all others; among such, and among equals, the first
-    way alone decides. Scores stay those of the first way.
+    A candidate from which the inverse model cannot write the sentence comes after all others (unless the weight is 0).
+    Among those, and among equals, ``log p(output | sentence)`` decides. It also remains the score.
 
     Args:
-        found: outputs of every sentence.
+        candidates: the candidates of every sentence, scored by ``log p(output | sentence)``.
         batch: the sentences.
-        head: of the way back.
-        log_likelihood: of the way back, whose pairs are of outputs and sentences.
-        weight: of the way back.
+        inverse_log_likelihood: computes ``log p(sentence | output)`` of pairs.
+        weight: the weight of the inverse model.
     """
 
-    def of_way_back(rows: Tensor, there: Batch) -> Tensor:
-        readable = head.supports_lengths(there.target_lengths, there.source_lengths)
-        scores = torch.full(readable.shape, -torch.inf, device=readable.device)
-        if bool(readable.any()):
-            scores[readable] = log_likelihood(rows[readable], there.swap_sides(readable)).float()
-        return scores
+    def as_float(rows: Tensor, pairs: Batch) -> Tensor:
+        return inverse_log_likelihood(rows, pairs).float()
 
-    pairs = [(row, one) for row, hypotheses in enumerate(found) for one in hypotheses]
-    back = _scores([(row, one.words) for row, one in pairs], batch, of_way_back)
-    ranks = {
-        (row, one): (one.score + weight * score if weight else one.score, one.score)
-        for (row, one), score in zip(pairs, back, strict=True)
-    }
-    return [
-        sorted(hypotheses, key=lambda one, row=row: ranks[row, one], reverse=True)  # type: ignore[misc]
-        for row, hypotheses in enumerate(found)
-    ]
+    inverse = iter(_scores(candidates, batch, as_float))
+    reranked = []
+    for of_sentence in candidates:
+        channel = [next(inverse) for _ in of_sentence]
+        ranks = [
+            (candidate.score + weight * score if weight else candidate.score, candidate.score)
+            for candidate, score in zip(of_sentence, channel, strict=True)
+        ]
+        order = sorted(range(len(of_sentence)), key=ranks.__getitem__, reverse=True)
+        reranked.append([of_sentence[index] for index in order])
+    return reranked
 
 
-def _scores(
-    pairs: Sequence[tuple[int, tuple[int, ...]]], batch: Batch, log_likelihood: LogLikelihood
-) -> list[float]:
-    """Of outputs with the sentences they belong to, some at a time."""
+def log_mean_exp(log_likelihoods: Sequence[Tensor]) -> Tensor:
+    """The log-likelihood of a uniform mixture.
+
+    >>> log_mean_exp([torch.tensor([0.25]).log(), torch.tensor([0.75]).log()]).exp()
+    tensor([0.5000])
+    """
+    return torch.stack(list(log_likelihoods)).logsumexp(0) - log(len(log_likelihoods))
+
+
+def _scores(candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood) -> list[float]:
+    """The log-likelihoods of all candidates, sentence by sentence."""
     device = batch.source.device
+    pairs = [(row, candidate.tokens) for row, some in enumerate(candidates) for candidate in some]
     scores: list[float] = []
-    for start in range(0, len(pairs), AT_ONCE):
-        part = pairs[start : start + AT_ONCE]
-        rows = torch.tensor([row for row, _ in part], device=device)
-        outputs, lengths = (tensor.to(device) for tensor in pad([words for _, words in part]))
-        there = replace(
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        chunk = pairs[start : start + PAIRS_AT_ONCE]
+        rows = torch.tensor([row for row, _ in chunk], device=device)
+        outputs, lengths = (tensor.to(device) for tensor in pad([tokens for _, tokens in chunk]))
+        scored = replace(
             batch,
             source=batch.source[rows],
             source_lengths=batch.source_lengths[rows],
             target=outputs,
             target_lengths=lengths,
         )
-        scores += log_likelihood(rows, there).tolist()
+        scores += log_likelihood(rows, scored).tolist()
     return scores

@@ -1,4 +1,4 @@
-"""Which words may follow: keeping an output to a grammar, or to any rule a caller has."""
+"""Constraints on outputs: which words may follow a prefix, by a grammar or by a caller's own rule."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -12,46 +12,52 @@ from permalign.text.codec import END_ID, Codec
 from permalign.text.vocabulary import Vocabulary
 
 AllowedWords = Callable[[tuple[str, ...]], Sequence[str]]
-"""Given the words so far, those that may come next; ``"</s>"`` stands for the end."""
+"""A function from the words so far to those that may come next; ``"</s>"`` stands for the end."""
 
 
 class Constraint(Protocol):
-    """Decides word by word; its states are small values that a search keeps beside its hypotheses."""
+    """Decides token by token. Its states are small values that a search keeps with its hypotheses."""
 
     def start(self) -> object:
-        """The state before the first word."""
+        """The state before the first token."""
         ...
 
-    def advance(self, state: object, word: int) -> object:
-        """The state after one more word."""
+    def advance(self, state: object, token: int) -> object:
+        """The state after one more token."""
         ...
 
     def mask(self, state: object, left: int, exactly: bool) -> Tensor:
-        """``(words,)``, true for what may come next when at most (or exactly) so many words are left before the end."""
+        """``(vocabulary,)``, true for tokens that may come next.
+
+        Args:
+            state: the state after the tokens so far.
+            left: how many tokens may still come before the end.
+            exactly: whether just so many must come.
+        """
         ...
 
 
 class _Masks:
-    """Masks over a vocabulary, made once for each set of words."""
+    """Masks over a vocabulary, computed once for each set of words."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._numbers = {word: number for number, word in enumerate(vocabulary.tokens)}
+        self._ids = {word: token for token, word in enumerate(vocabulary.tokens)}
         self._masks: dict[frozenset[str], Tensor] = {}
 
-    def of(self, words: frozenset[str]) -> Tensor:
+    def get(self, words: frozenset[str]) -> Tensor:
         if words not in self._masks:
-            mask = torch.zeros(len(self._numbers), dtype=torch.bool)
+            mask = torch.zeros(len(self._ids), dtype=torch.bool)
             for word in words:
                 if word == GRAMMAR_END:
                     mask[END_ID] = True
-                elif word in self._numbers:
-                    mask[self._numbers[word]] = True
+                elif word in self._ids:
+                    mask[self._ids[word]] = True
             self._masks[words] = mask
         return self._masks[words]
 
 
 class GrammarConstraint:
-    """Outputs that are programs of a grammar, written with the words of a vocabulary; never a dead end."""
+    """Allows the programs of a grammar that can be written with a vocabulary; it never leads to a dead end."""
 
     def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
         self._grammar = grammar.restricted_to(vocabulary.tokens)
@@ -59,24 +65,24 @@ class GrammarConstraint:
         self._masks = _Masks(vocabulary)
 
     def start(self) -> State:
-        """Before the first word."""
+        """The state before the first token."""
         return self._grammar.initial
 
-    def advance(self, state: object, word: int) -> object:
-        """After one more word."""
+    def advance(self, state: object, token: int) -> object:
+        """The state after one more token."""
         assert isinstance(state, State)
-        return state.advance(self._tokens[word])
+        return state.advance(self._tokens[token])
 
     def mask(self, state: object, left: int, exactly: bool) -> Tensor:
-        """Words after which a program can still be finished in time; with too little time, the shortest way."""
+        """Words after which a program can be finished within the limit; if none can, those of the shortest program."""
         assert isinstance(state, State)
         if exactly:
-            return self._masks.of(state.allowed_exactly(left))
-        return self._masks.of(state.allowed_within(max(left, state.shortest)))
+            return self._masks.get(state.allowed_exactly(left))
+        return self._masks.get(state.allowed_within(max(left, state.shortest)))
 
 
 class RuleConstraint:
-    """Outputs that a caller's function allows; it alone is responsible for dead ends."""
+    """Allows the outputs that a caller's function allows, which may lead to dead ends."""
 
     def __init__(self, allowed: AllowedWords, vocabulary: Vocabulary) -> None:
         self._allowed = allowed
@@ -84,36 +90,36 @@ class RuleConstraint:
         self._masks = _Masks(vocabulary)
 
     def start(self) -> tuple[str, ...]:
-        """Before the first word."""
+        """The state before the first token."""
         return ()
 
-    def advance(self, state: object, word: int) -> object:
-        """After one more word."""
+    def advance(self, state: object, token: int) -> object:
+        """The state after one more token."""
         assert isinstance(state, tuple)
-        return (*state, self._tokens[word])
+        return (*state, self._tokens[token])
 
     def mask(self, state: object, left: int, exactly: bool) -> Tensor:
-        """What the function allows; with no words left, the end if it is allowed."""
+        """What the function allows; at the maximum length, only the end if that is allowed."""
         assert isinstance(state, tuple)
         allowed = frozenset(self._allowed(state))
-        return self._masks.of(allowed if left > 0 else allowed & {GRAMMAR_END})
+        return self._masks.get(allowed if left > 0 else allowed & {GRAMMAR_END})
 
 
-def constraint_of(wanted: Grammar | AllowedWords | None, codec: Codec) -> Constraint | None:
-    """What a caller wants, for a model that writes with this codec.
+def make_constraint(constraint: Grammar | AllowedWords | None, codec: Codec) -> Constraint | None:
+    """The constraint that a caller asks for, over the tokens of a model's target vocabulary.
 
     Raises:
-        ValueError: it is no constraint, or the model does not write words.
+        ValueError: it is not a constraint, or the model does not write words.
     """
-    if wanted is None:
+    if constraint is None:
         return None
     if not isinstance(codec, Vocabulary):
-        raise ValueError("a constraint speaks of whole words, but this model writes pieces of words.")
-    if isinstance(wanted, Grammar):
-        return GrammarConstraint(wanted, codec)
-    if not callable(wanted):
+        raise ValueError("a constraint is about whole words, but this model writes subwords.")
+    if isinstance(constraint, Grammar):
+        return GrammarConstraint(constraint, codec)
+    if not callable(constraint):
         raise ValueError(
-            f"constraint is {wanted!r}, but must be a grammar (`task.grammar`) or a function from the words so far to "
-            "those that may follow."
+            f"constraint is {constraint!r}, but must be a grammar (`task.grammar`) or a function from the words so far "
+            "to those that may follow."
         )
-    return RuleConstraint(wanted, codec)
+    return RuleConstraint(constraint, codec)

@@ -1,4 +1,4 @@
-"""Why an output was written: the derivation or the segments behind it."""
+"""The evidence behind an output: its order, derivation and segments."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,53 +6,61 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from permalign.decoding.beam import Hypothesis
+from permalign.decoding.candidates import Candidate
+from permalign.decoding.orders import replace_orders
 from permalign.heads.base import Head
 from permalign.reorderers.base import Reordering
 from permalign.structures import Derivation, Segment, Transduction
 from permalign.text.batching import pad
 
 
-class Reasons(NamedTuple):
-    """What leads from a sentence to an output; see `permalign.prediction.Explanation`."""
+class Evidence(NamedTuple):
+    """What leads from a sentence to an output; see `permalign.models.prediction.Explanation`."""
 
     order: tuple[int, ...] | None
     derivation: Derivation | Transduction | None
     segments: tuple[Segment, ...] | None
 
 
-def reasons_of(
-    outputs: Sequence[Hypothesis],
+def find_evidence(
+    outputs: Sequence[Candidate],
     head: Head,
     states: Tensor,
     reordering: Reordering,
     lengths: Tensor,
     summed: bool,
-) -> list[Reasons]:
-    """By the order chosen; or, where all orders are summed over, by the best derivation of the output itself.
+) -> list[Evidence]:
+    """The evidence behind one output of each sentence.
+
+    It follows from the order in which an output was found; or, where the likelihood is summed over all orders and the
+    head can search them, from the most probable derivation of the output itself.
 
     Args:
-        outputs: one for each sentence.
-        head: what wrote them.
-        states: ``(batch, n, width)`` in the original order.
-        reordering: of test time.
-        lengths: of the sentences.
+        outputs: one output for each sentence.
+        head: the head that wrote them.
+        states: ``(batch, n, width)``, what the head reads, in the original order.
+        reordering: the reorderer's choice at test time.
+        lengths: ``(batch,)``, the lengths of the sentences.
         summed: whether the likelihood is summed over all orders.
     """
-    rows = [row for row, output in enumerate(outputs) if output.score > -torch.inf]
-    arguments = head, reordering, lengths, rows, [outputs[row].words for row in rows]
+    found_in = {row: one.derivation for row, one in enumerate(outputs) if one.derivation is not None}
+    reordering = replace_orders(reordering, states, found_in)
+    output_lengths = torch.tensor([len(one.tokens) for one in outputs], device=lengths.device)
+    writable = head.supports_lengths(lengths, output_lengths).tolist()
+    rows = [row for row, one in enumerate(outputs) if one.score > -torch.inf and writable[row]]
+    arguments = head, reordering, lengths, rows, [outputs[row].tokens for row in rows]
     derivations = _derivations_of_outputs(states, *arguments) if summed else {}
     segments = {} if derivations else _segments_of_outputs(*arguments)
-    reasons = []
+    evidence = []
     for row, length in enumerate(lengths.tolist()):
         if row in derivations:
             best = derivations[row]
-            reasons.append(Reasons(best.order, best, best.segments))
+            evidence.append(Evidence(best.order, best, best.segments))
             continue
         order = None if reordering.order is None else tuple(reordering.order[row, :length].tolist())
         derivation = reordering.derivations[row] if reordering.derivations else None
-        reasons.append(Reasons(order, derivation, segments.get(row)))
-    return reasons
+        evidence.append(Evidence(order, derivation, segments.get(row)))
+    return evidence
 
 
 def _derivations_of_outputs(
@@ -63,22 +71,22 @@ def _derivations_of_outputs(
     rows: Sequence[int],
     outputs: Sequence[tuple[int, ...]],
 ) -> dict[int, Transduction]:
-    """The best derivations of the outputs of some rows, where the head looks for them among all orders.
+    """The most probable derivations of the outputs of some rows, where the head searches all orders.
 
     Args:
-        states: ``(batch, n, width)`` in the original order.
-        head: which may sum over orders.
-        reordering: of test time, with its distribution.
-        lengths: of the sentences.
+        states: ``(batch, n, width)``, what the head reads, in the original order.
+        head: the head, which may sum over orders.
+        reordering: the reorderer's choice at test time, with its distribution.
+        lengths: ``(batch,)``, the lengths of the sentences.
         rows: the sentences to look at.
-        outputs: one for each of them.
+        outputs: one output for each of these rows.
     """
     if not rows or reordering.distribution is None:
         return {}
-    chosen = torch.tensor(rows, device=states.device)
+    index = torch.tensor(rows, device=states.device)
     target, target_lengths = (tensor.to(states.device) for tensor in pad(outputs))
     found = head.derivations_over_orders(
-        reordering.distribution.select(chosen), states[chosen], lengths[chosen], target, target_lengths
+        reordering.distribution.select(index), states[index], lengths[index], target, target_lengths
     )
     return {} if found is None else dict(zip(rows, found, strict=True))
 
@@ -90,11 +98,11 @@ def _segments_of_outputs(
     rows: Sequence[int],
     outputs: Sequence[tuple[int, ...]],
 ) -> dict[int, tuple[Segment, ...]]:
-    """Segments of the outputs of some rows, where there is an order that leads back to source words."""
+    """The segments of the outputs of some rows, where an order maps positions to source words."""
     if reordering.order is None or not rows:
         return {}
     states = reordering.states
-    chosen = torch.tensor(rows, device=states.device)
+    index = torch.tensor(rows, device=states.device)
     target, target_lengths = (tensor.to(states.device) for tensor in pad(outputs))
-    found = head.segments(states[chosen], lengths[chosen], target, target_lengths, reordering.order[chosen])
+    found = head.segments(states[index], lengths[index], target, target_lengths, reordering.order[index])
     return {} if found is None else {row: tuple(some) for row, some in zip(rows, found, strict=True)}

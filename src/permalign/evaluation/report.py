@@ -10,7 +10,7 @@ from permalign.evaluation.metrics import compute_metrics, is_translation
 from permalign.tasks.base import Example, Task
 
 if TYPE_CHECKING:
-    from permalign.model import Transducer
+    from permalign.models.base import Model
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Report:
 
 
 def evaluate(
-    model: "Transducer",
+    model: "Model",
     task: Task,
     examples: Sequence[Example],
     *,

@@ -1,4 +1,4 @@
-"""What a model answers, and the reasons it can give."""
+"""The outputs of a model, and explanations of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from permalign.structures import Derivation, Segment, bracketed
 
 @dataclass(frozen=True)
 class Explanation(ShownInNotebooks):
-    """How an output came about.
+    """How a model got from a sentence to an output.
 
     Attributes:
-        source: the source words as the model read them (pieces of words, if it reads those).
-        target: the output's words likewise.
-        order: the source word that stands at each place after reordering; None if the reordering is not discrete.
-        derivation: the tree behind the order; None if it has none.
-        segments: the source words behind each piece of the output; None for a head without alignments.
+        source: the source words as the model read them, or their subwords.
+        target: the words of the output, or their subwords.
+        order: the index of the source word at each position after reordering; None if the reordering is not discrete.
+        derivation: the tree behind the order; None if there is none.
+        segments: the source words that each part of the output is aligned with; None for a head without alignments.
     """
 
     source: tuple[str, ...]
@@ -33,14 +33,14 @@ class Explanation(ShownInNotebooks):
 
     @property
     def alignment(self) -> tuple[tuple[int, ...], ...] | None:
-        """The source words behind each output word."""
+        """The indices of the source words that each output word is aligned with."""
         if self.segments is None:
             return None
-        behind: list[tuple[int, ...]] = [()] * len(self.target)
+        aligned: list[tuple[int, ...]] = [()] * len(self.target)
         for segment in self.segments:
             for word in segment.target:
-                behind[word] = segment.source
-        return tuple(behind)
+                aligned[word] = segment.source
+        return tuple(aligned)
 
     def draw(self) -> str:
         """The tree, the reordered sentence and the segments, as text."""
@@ -60,11 +60,11 @@ class Prediction:
     """An output for one sentence.
 
     Attributes:
-        tokens: its words.
+        tokens: the words of the output.
         score: its log-probability.
-        alternatives: the next best outputs, if more than one was asked for. Where answers are read back, both ways rank
-            them, and scores need not fall.
-        explanation: how it came about, if that was asked for.
+        alternatives: the next best outputs, if ``n_best`` is above 1. If an inverse model reranks outputs, their scores
+            need not decrease.
+        explanation: how the model got there, if it was asked to explain.
     """
 
     tokens: tuple[str, ...]
@@ -81,10 +81,10 @@ class Prediction:
         return self.text
 
 
-def tokenised(sentences: Sequence[str | Sequence[str]], what: str = "sentence") -> list[list[str]]:
-    """Sentences as words: text is cut at white space, lists of words are taken as they are.
+def split_words(sentences: Sequence[str | Sequence[str]], what: str = "sentence") -> list[list[str]]:
+    """Split strings at white space; lists of words are taken as they are.
 
-    >>> tokenised(["how many states ?", ["how", "many"]])
+    >>> split_words(["how many states ?", ["how", "many"]])
     [['how', 'many', 'states', '?'], ['how', 'many']]
     """
     if isinstance(sentences, str):
@@ -94,8 +94,8 @@ def tokenised(sentences: Sequence[str | Sequence[str]], what: str = "sentence") 
     return [sentence.split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]
 
 
-def require_words(sentences: Sequence[Sequence[object]]) -> None:
-    """No sentence may be empty."""
-    for place, sentence in enumerate(sentences):
+def require_not_empty(sentences: Sequence[Sequence[object]]) -> None:
+    """Require at least one word, or one token id, in every sentence."""
+    for index, sentence in enumerate(sentences):
         if not sentence:
-            raise ValueError(f"sentence {place} is empty, but a model needs at least one word. Leave it out.")
+            raise ValueError(f"sentence {index} is empty, but a model needs at least one word. Leave it out.")

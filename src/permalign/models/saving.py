@@ -1,10 +1,10 @@
-"""A model as files anybody can read: JSON and safetensors, nothing that runs code when loaded."""
+"""A model as files that anybody can read: JSON and safetensors, nothing that runs code when loaded."""
 
 import json
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from huggingface_hub import hf_hub_download
 from safetensors import SafetensorError
@@ -14,58 +14,97 @@ from torch import Tensor
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import DataError, PermalignError
 from permalign.options.model import ModelOptions
+from permalign.options.renames import log_translation, rename_parameters, translate_options
 from permalign.text.codec import Codec
 from permalign.text.loading import load_codec
 
-FORMAT = "permalign transducer"
-VERSION = 1
+FORMAT, VERSION = "permalign model", 2
+FIRST_FORMAT, FIRST_VERSION = "permalign transducer", 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SOURCE, TARGET = "source.json", "target.json"
 PRETRAINED = {"reorderer": "pretrained-reorderer", "head": "pretrained-head"}
 HUB = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-
-RENAMED: dict[str, str] = {}
-"""Beginnings of parameter names in older files, and what they are called now; so that a rename loses no model."""
 
 MODEL_CARD = """---
 {{ card_data }}
 ---
 
 A model of permalign: sequence transduction with exact latent reorderings.
-`config.json` says what it is made of.
+`config.json` describes its parts.
 
-    from permalign import Transducer
+    import permalign
 
-    model = Transducer.from_pretrained("path or name of this model")
+    model = permalign.load_model("path or name of this model")
     print(model.predict(["a sentence"], explain=True)[0].explanation.draw())
 """
 
 
+class SavedModel(NamedTuple):
+    """What the files of a model say.
+
+    Attributes:
+        kind: the name of its class.
+        options: the options of its members, or of the only one.
+        state: its parameters by name.
+        source: the vocabulary of sentences.
+        target: the vocabulary of outputs.
+    """
+
+    kind: str
+    options: list[ModelOptions]
+    state: dict[str, Tensor]
+    source: Codec
+    target: Codec
+
+
 def save_model(
-    folder: Path, options: ModelOptions, state: Mapping[str, Tensor], source: Codec, target: Codec
+    folder: Path,
+    description: Mapping[str, Any],
+    state: Mapping[str, Tensor],
+    source: Codec,
+    target: Codec,
+    pretrained: Mapping[str, HuggingFaceEncoder],
 ) -> None:
-    """Write the four files of a model."""
-    record = {"format": FORMAT, "version": VERSION, "options": options.model_dump(mode="json")}
+    """Write the files of a model.
+
+    Args:
+        folder: an existing folder.
+        description: the model's ``kind``, and its ``options`` or those of its ``members``.
+        state: its parameters by name.
+        source: the vocabulary of sentences.
+        target: the vocabulary of outputs.
+        pretrained: the pretrained encoders of its parts, by part. Each is described in a folder of its own; its weights
+            are among the model's parameters.
+    """
+    record = {"format": FORMAT, "version": VERSION, **description}
     (folder / CONFIG).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     source.save(folder / SOURCE)
     target.save(folder / TARGET)
-    save_file(_without_copies(state), folder / WEIGHTS, metadata={"format": "pt"})
+    save_file(_without_shared_memory(state), folder / WEIGHTS, metadata={"format": "pt"})
+    for part, encoder in pretrained.items():
+        _describe_pretrained(folder / PRETRAINED[part], encoder)
 
 
-def load_model(name: str, hub: Mapping[str, Any]) -> tuple[ModelOptions, dict[str, Tensor], Codec, Codec]:
+def read_kind(name: str, hub: Mapping[str, Any]) -> str:
+    """The kind of a saved model: ``Transducer``, ``InverseModel`` or ``Ensemble``."""
+    return _read_config(_locate(name, CONFIG, hub))[0]
+
+
+def read_model(name: str, hub: Mapping[str, Any]) -> SavedModel:
     """Read the files of a model from a folder (or the ``model`` folder in it), or from the Hugging Face hub."""
     paths = {file: _locate(name, file, hub) for file in (CONFIG, WEIGHTS, SOURCE, TARGET)}
-    options = _read_config(paths[CONFIG])
+    kind, options = _read_config(paths[CONFIG])
     try:
         state = load_file(paths[WEIGHTS])
     except SafetensorError as error:
         raise DataError(f"is not a safetensors file ({error}).", paths[WEIGHTS]) from None
-    renamed = {_current_name(parameter): tensor for parameter, tensor in state.items()}
-    return options, renamed, load_codec(paths[SOURCE]), load_codec(paths[TARGET])
+    return SavedModel(
+        kind, options, rename_parameters(state), load_codec(paths[SOURCE]), load_codec(paths[TARGET])
+    )
 
 
 def require_same_parameters(name: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
-    """A file's parameters are those of the model its config describes, by name and shape."""
+    """Require that a file's parameters are those of the model that its config describes, by name and shape."""
     for parameter in sorted(expected.keys() | found.keys()):
         shapes = [
             tuple(state[parameter].shape) if parameter in state else None for state in (expected, found)
@@ -73,27 +112,26 @@ def require_same_parameters(name: str, expected: Mapping[str, Tensor], found: Ma
         if shapes[0] != shapes[1]:
             raise DataError(
                 f"{WEIGHTS} does not fit {CONFIG}: parameter {parameter} should have shape {shapes[0]} and has "
-                f"{shapes[1]}. Are the two from one model?",
+                f"{shapes[1]}. Are the two files from the same model?",
                 name,
             )
 
 
-def save_pretrained(folder: Path, encoders: Mapping[str, HuggingFaceEncoder]) -> None:
-    """Describe the pretrained models of the parts, each in a folder; their weights are among the model's own."""
-    for part, encoder in encoders.items():
-        model = encoder.model
-        config = deepcopy(model.config)
-        config.architectures = [type(model).__name__]  # of a model with a decoder, it is the encoder's
-        pooler = getattr(model, "pooler", None) is not None
-        config.update({"permalign_pooling": encoder.pooling, "permalign_pooler": pooler})
-        config.save_pretrained(folder / PRETRAINED[part])
-        encoder.tokenizer.save_pretrained(folder / PRETRAINED[part])
+def _describe_pretrained(folder: Path, encoder: HuggingFaceEncoder) -> None:
+    """Write what is needed to build a pretrained encoder again, except for its weights."""
+    model = encoder.model
+    config = deepcopy(model.config)
+    config.architectures = [type(model).__name__]  # for a model with a decoder, the encoder's class
+    pooler = getattr(model, "pooler", None) is not None
+    config.update({"permalign_pooling": encoder.pooling, "permalign_pooler": pooler})
+    config.save_pretrained(folder)
+    encoder.tokenizer.save_pretrained(folder)
 
 
 def load_pretrained(
     name: str, options: ModelOptions, hub: Mapping[str, Any]
 ) -> dict[str, HuggingFaceEncoder]:
-    """Models as `save_pretrained` described them, their weights still random; by part."""
+    """The pretrained encoders of a saved model by part, their weights still random."""
     parts = {"reorderer": options.reorderer.pretrained, "head": options.head.pretrained}
     return {
         part: _build_described(name, PRETRAINED[part], hub) for part, original in parts.items() if original
@@ -137,38 +175,49 @@ def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
         return found[0]
     try:
         return Path(hf_hub_download(name, file, **{key: hub[key] for key in HUB if key in hub}))
-    except Exception as error:  # the hub raises many kinds, all of which mean: not there
+    except Exception as error:  # the hub raises many kinds of errors, and all mean that the file is not there
         raise PermalignError(
-            f"{name} is no folder here, and {file} could not be had from the Hugging Face hub under that name "
+            f"there is no folder {name}, and {file} could not be loaded from the Hugging Face hub under that name "
             f"({type(error).__name__}). Check the path or the name."
         ) from error
 
 
-def _read_config(path: Path) -> ModelOptions:
+def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:
+    """The kind of a model, and the options of its members or of the only one."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"is not JSON ({error}).", path) from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
+    if not isinstance(record, dict) or record.get("format") not in (FORMAT, FIRST_FORMAT):
         raise DataError("is not the config of a permalign model.", path)
-    if record.get("version") != VERSION:
+    expected = VERSION if record["format"] == FORMAT else FIRST_VERSION
+    if record.get("version") != expected:
         raise DataError(
-            f"was written in version {record.get('version')!r} of the format, and this permalign reads version "
-            f"{VERSION}. Install the permalign that wrote it, or a newer one.",
+            f"was written in version {record.get('version')!r} of the format, but this permalign reads version "
+            f"{expected}. Install the permalign that wrote it, or a newer one.",
             path,
         )
-    if not isinstance(record.get("options"), dict):
+    members = record.get("members", [record.get("options")])
+    if not isinstance(members, list) or not members or not all(isinstance(one, dict) for one in members):
         raise DataError("lacks the options of the model.", path)
-    return ModelOptions.parse(record["options"])
+    if record["format"] == FIRST_FORMAT:
+        return _read_first_format(members[0], path)
+    if record.get("kind") not in ("Transducer", "InverseModel", "Ensemble"):
+        raise DataError(f"describes a model of the unknown kind {record.get('kind')!r}.", path)
+    return record["kind"], [ModelOptions.parse(one) for one in members]
 
 
-def _current_name(parameter: str) -> str:
-    for old, new in RENAMED.items():
-        if parameter.startswith(old):
-            return new + parameter.removeprefix(old)
-    return parameter
+def _read_first_format(values: Mapping[str, Any], path: Path) -> tuple[str, list[ModelOptions]]:
+    """The same for a file in the first format, where the options alone tell the kind."""
+    translated, changes = translate_options(values)
+    log_translation(path, changes)
+    options = ModelOptions.parse(translated)
+    member = options.model_copy(update={"ensemble_size": 1})
+    if options.ensemble_size > 1:
+        return "Ensemble", [member] * options.ensemble_size
+    return "Transducer" if options.inverse is None else "InverseModel", [member]
 
 
-def _without_copies(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Parameters with memory of their own: safetensors refuses to write shared memory twice."""
+def _without_shared_memory(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Parameters with memory of their own, because safetensors does not write shared memory twice."""
     return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}

@@ -9,9 +9,9 @@ import time
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from permalign.errors import ConfigError, PermalignError
+from permalign.errors import PermalignError
 from permalign.files import LockedError, exclusive_lock
 from permalign.reproduction.cells import Evaluation
 from permalign.reproduction.records import RunKey, RunRecord, RunStore, pack_bits
@@ -135,8 +135,7 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     started = time.monotonic()
     run = TrainedRun(folder, settings=evaluation.settings)
     if evaluation.decoding is not None:
-        for member in run.model.members:
-            set_decoding(member.reorderer, evaluation.decoding)
+        run.model.use_decoding(evaluation.decoding)
     if evaluation.explained:
         from permalign.reproduction.examples import explain_examples
 
@@ -157,13 +156,6 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     if None not in executes:
         result["execution_accuracy"] = pack_bits([bool(executes_right) for executes_right in executes])
     return result
-
-
-def set_decoding(reorderer: object, decoding: str) -> None:
-    """Set how a reorderer decodes an order, for reorderers that have the option."""
-    if not hasattr(reorderer, "decoding"):
-        raise ConfigError(f"the evaluation asks for {decoding} decoding, but the reorderer has no choice.")
-    cast(Any, reorderer).decoding = decoding
 
 
 def end_with_parent() -> None:

@@ -34,16 +34,20 @@ class Batch:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def swap_sides(self, rows: Tensor) -> "Batch":
-        """The selected rows with source and target exchanged, for an inverse model; without `examples`."""
+    def select(self, rows: Tensor) -> "Batch":
+        """Some of the rows, by their indices or a mask; without the examples they were made of."""
         return Batch(
-            self.target[rows],
-            self.target_lengths[rows],
             self.source[rows],
             self.source_lengths[rows],
+            self.target[rows],
+            self.target_lengths[rows],
             (),
             (),
         )
+
+    def swap_sides(self) -> "Batch":
+        """The same rows with source and target exchanged; without the examples they were made of."""
+        return Batch(self.target, self.target_lengths, self.source, self.source_lengths, (), ())
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch with its tensors on another device."""

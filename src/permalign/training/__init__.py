@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from permalign.options.run import RunOptions
-    from permalign.training.averaging import average
+    from permalign.training.combining import average, ensemble
     from permalign.training.experiments import load_experiment
     from permalign.training.launch import resume, train
 
-__all__ = ["RunOptions", "average", "load_experiment", "resume", "train"]
+__all__ = ["RunOptions", "average", "ensemble", "load_experiment", "resume", "train"]
 
 _HOMES = {
-    "RunOptions": "options",
-    "average": "averaging",
-    "load_experiment": "experiments",
-    "resume": "launch",
-    "train": "launch",
+    "RunOptions": "permalign.options.run",
+    "average": "permalign.training.combining",
+    "ensemble": "permalign.training.combining",
+    "load_experiment": "permalign.training.experiments",
+    "resume": "permalign.training.launch",
+    "train": "permalign.training.launch",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'permalign.training' has no attribute {name!r}")
-    return getattr(import_module(f"permalign.training.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,108 +1,104 @@
-"""One model that is the mean of several, such as the best checkpoints of a run, or runs with different seeds."""
+"""Several trained models made into one: with their mean parameters, or as an ensemble."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import torch
 
 from permalign.errors import ConfigError, DataError, PermalignError
-from permalign.model import Transducer
-from permalign.saving import WEIGHTS
+from permalign.models.base import Model
+from permalign.models.building import load_model
+from permalign.models.ensemble import Ensemble
+from permalign.models.saving import WEIGHTS
 
 
-def average(
-    models: Sequence[str | Path],
-    out: str | Path,
-    *,
-    of: Literal["parameters", "probabilities"] = "parameters",
-    overwrite: bool = False,
-) -> Transducer:
-    """Average models that have the same options and vocabularies, and write the result.
+def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Model:
+    """Average the parameters of models with the same options and vocabularies, and save the result.
+
+    The average is as large as one model. It makes sense for models that are close to each other, such as the best
+    checkpoints of a run; use `ensemble` for models trained with different seeds.
 
     Args:
-        models: folders of models, at least two; or a single run, whose kept checkpoints are averaged.
-        out: where to write the mean.
-        of: what is averaged. The mean of parameters is as large as one model, and fits models that are near each other;
-            the mean of probabilities holds them all, which may have learned from any seeds (``model.together``).
-        overwrite: replace a model that is there.
+        models: at least two folders of models; or a single run, whose kept checkpoints are averaged.
+        out: the folder to save the averaged model in.
+        overwrite: whether to replace a model that ``out`` already holds.
 
     Raises:
-        PermalignError: there are too few models, they do not fit together, or ``out`` is there already.
+        PermalignError: there are too few models, they differ in more than their parameters, or ``out`` exists.
     """
-    if of not in ("parameters", "probabilities"):
-        raise ConfigError(f"of is {of!r}, but the mean is of 'parameters' or of 'probabilities'.")
-    if Path(out).exists() and not overwrite:
-        raise PermalignError(f"{out} is there already. Choose another folder, or ask to overwrite it.")
-    folders = [Path(model) for model in models]
-    if len(folders) == 1:
-        if (folders[0] / WEIGHTS).is_file():
-            raise ConfigError(
-                f"an average needs at least two models, and {folders[0]} is one. Name several folders, or the folder "
-                "of a run that keeps several checkpoints."
-            )
-        folders = checkpoints_of(folders[0])
-    if len(folders) < 2:
-        raise ConfigError(
-            f"an average needs at least two models, but found {len(folders)}. Name several folders, or a run that "
-            "keeps several checkpoints (training.keep_checkpoints: 5)."
-        )
-    first, *others = (Transducer.from_pretrained(folder) for folder in folders)
+    folders = _find_models(models, out, overwrite)
+    first, *others = (load_model(folder) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):
-        if _kind(other, of) != _kind(first, of):
+        if _description(other) != _description(first):
             raise DataError(
-                f"has other options or vocabularies than {folders[0]}; they cannot be averaged.", folder
+                f"has other options or vocabularies than {folders[0]}, so their parameters cannot be averaged.",
+                folder,
             )
-    if of == "probabilities" and first.pretrained:
-        raise ConfigError(
-            f"{folders[0]} has a pretrained part, of which a model can hold only one. Average parameters, or models "
-            "without such parts."
-        )
-    mean = _side_by_side([first, *others]) if of == "probabilities" else _mean([first, *others])
-    mean.save_pretrained(Path(out))
-    return mean
-
-
-def _kind(model: Transducer, of: str) -> tuple[object, ...]:
-    """What models must have in common; how many each holds does not matter for probabilities."""
-    options = (
-        model.options.model_copy(update={"ensemble_size": 1}) if of == "probabilities" else model.options
-    )
-    return options, model.source, model.target
-
-
-def _mean(models: Sequence[Transducer]) -> Transducer:
-    """The first with the mean of all parameters."""
-    states = [model.state_dict() for model in models]
+    states = [model.state_dict() for model in (first, *others)]
     mean = {
         name: torch.stack([state[name].double() for state in states]).mean(0).to(tensor.dtype)
         if tensor.is_floating_point()
         else tensor
         for name, tensor in states[0].items()
     }
-    models[0].load_state_dict(mean)
-    return models[0]
+    first.load_state_dict(mean)
+    first.save_pretrained(Path(out))
+    return first
 
 
-def _side_by_side(models: Sequence[Transducer]) -> Transducer:
-    """A model that has all of them as its members."""
-    found = [member for model in models for member in model.members]
-    first = found[0]
-    options = first.options.model_copy(update={"ensemble_size": len(found)})
-    together = Transducer(options, first.source, first.target)
-    together.load_state_dict(
-        {
-            f"others.{place - 1}.{name}" if place else name: tensor
-            for place, member in enumerate(found)
-            for name, tensor in member.state_dict().items()
-            if not name.startswith("others.")
-        }
-    )
-    return together.eval()
+def ensemble(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Ensemble:
+    """Save an ensemble of models with the same vocabularies, which averages their probabilities.
+
+    Args:
+        models: at least two folders of models; or a single run, whose kept checkpoints become the members. Members of
+            an ensemble become members of the new one.
+        out: the folder to save the ensemble in.
+        overwrite: whether to replace a model that ``out`` already holds.
+
+    Raises:
+        PermalignError: there are too few models, they do not fit together, or ``out`` exists.
+    """
+    folders = _find_models(models, out, overwrite)
+    members: list[Any] = []  # Ensemble checks their types
+    for folder in folders:
+        model = load_model(folder)
+        members += model.members if isinstance(model, Ensemble) else [model]
+    try:
+        combined = Ensemble(members).eval()
+    except ValueError as error:
+        raise ConfigError(f"{', '.join(map(str, folders))}: {error}") from None
+    combined.save_pretrained(Path(out))
+    return combined
 
 
-def checkpoints_of(run: Path) -> list[Path]:
-    """The models that a run has kept, its last one aside."""
+def _find_models(models: Sequence[str | Path], out: str | Path, overwrite: bool) -> list[Path]:
+    """The folders of the models to combine."""
+    if Path(out).exists() and not overwrite:
+        raise PermalignError(f"{out} already exists. Choose another folder, or overwrite it.")
+    folders = [Path(model) for model in models]
+    if len(folders) == 1:
+        if (folders[0] / WEIGHTS).is_file():
+            raise ConfigError(
+                f"at least two models are needed, but {folders[0]} is only one. Name several folders, or a run that "
+                "keeps several checkpoints."
+            )
+        folders = _kept_checkpoints(folders[0])
+    if len(folders) < 2:
+        raise ConfigError(
+            f"at least two models are needed, but there are {len(folders)}. Name several folders, or a run that keeps "
+            "several checkpoints (training.keep_checkpoints: 5)."
+        )
+    return folders
+
+
+def _kept_checkpoints(run: Path) -> list[Path]:
+    """The checkpoints that a run has kept, except for its last one."""
     if not run.is_dir():
         raise DataError("there is no such run.", run)
     return sorted((run / "checkpoints").glob("step-*"))
+
+
+def _description(model: Model) -> tuple[object, ...]:
+    """Everything about a model except for its parameters."""
+    return model.describe(), model.source, model.target

@@ -38,10 +38,10 @@ def run(session: Session) -> None:
                     step_loss += loss.detach()
 
             if session.trains_only_reorderer(step):
-                session.core.forget_head_gradients()
-            norms = [  # what learns by itself is clipped by itself, so that nothing changes for the rest
-                float(accelerator.clip_grad_norm_(some, training.clip_grad_norm or math.inf))
-                for some in session.core.parameters_apart()
+                session.core.keep_only_reorderer_gradients()
+            norms = [  # models that learn independently are clipped independently
+                float(accelerator.clip_grad_norm_(group, training.clip_grad_norm or math.inf))
+                for group in session.core.independent_parameters()
             ]
             norm = math.hypot(*norms)
             if not math.isfinite(norm):

@@ -18,7 +18,7 @@ from permalign import __version__
 from permalign.errors import DataError, PermalignError
 from permalign.evaluation import Report, write_predictions
 from permalign.files import PARTIAL, atomic_file, atomic_folder, mirror_folder, write_text
-from permalign.model import Transducer
+from permalign.models.base import Model
 from permalign.options.run import RunOptions
 from permalign.training.experiments import load_saved_options
 from permalign.training.state import Progress
@@ -121,7 +121,7 @@ class RunDirectory:
         """The folder of the checkpoint of a step."""
         return self.checkpoints / f"step-{step:07d}"
 
-    def save_checkpoint(self, step: int, model: Transducer, report: Report) -> None:
+    def save_checkpoint(self, step: int, model: Model, report: Report) -> None:
         """Save a model with its dev predictions."""
         path = self.checkpoint(step)
         if path.exists():  # left by a session that was killed before it saved its state
@@ -130,7 +130,7 @@ class RunDirectory:
             model.save_pretrained(folder)
             write_predictions(folder / DEV_PREDICTIONS, report)
 
-    def settle(self, progress: Progress, model: Transducer) -> None:
+    def settle(self, progress: Progress, model: Model) -> None:
         """Make all files consistent with the state: the last model, the best model and its predictions, checkpoints."""
         for leftover in self.path.rglob(f".*{PARTIAL}"):
             if self.predictions in leftover.parent.parents:  # another process may be evaluating

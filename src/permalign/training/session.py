@@ -9,9 +9,8 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
 from permalign.evaluation import evaluate
-from permalign.model import Transducer
+from permalign.models.base import Model
 from permalign.options.run import RunOptions
-from permalign.reorderers.tree import TreeReorderer
 from permalign.training.progress_display import Display
 from permalign.training.resume_check import ResumeConditions
 from permalign.training.run_directory import RunDirectory
@@ -57,7 +56,7 @@ class Session:
     def begin_step(self, step: int) -> None:
         """Set the random seeds, the objective and the learning rate of a step."""
         seed_step(self.options.seed, step, self.accelerator.process_index)
-        self._use_objective(self.options.objective_at(step))
+        self.core.use_objective(self.options.objective_at(step))
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.options.training, step, self.total, self.progress.halvings)
 
@@ -86,7 +85,7 @@ class Session:
     def evaluate(self) -> None:
         """Evaluate on dev on the main process, and broadcast the metrics; decide whether the run is finished."""
         progress, training = self.progress, self.options.training
-        self._use_objective(self.options.model.reorderer.objective)  # the objective that saved models have
+        self.core.use_objective(self.options.model.reorderer.objective)  # the objective that saved models have
         results: list[Any] = [None, None]
         if self.accelerator.is_main_process:
             report = evaluate(self.core, self.setup.task, self.setup.dev, beam=training.beam)
@@ -126,13 +125,9 @@ class Session:
     def _processor_seconds(self) -> float:
         return self.progress.processor_seconds + time.process_time() - self._processor_clock
 
-    def _use_objective(self, objective: Any) -> None:
-        for member in self.core.members:
-            if isinstance(member.reorderer, TreeReorderer):
-                member.reorderer.use_objective(objective)
 
 
-def make_optimizer(options: RunOptions, model: Transducer) -> torch.optim.Optimizer:
+def make_optimizer(options: RunOptions, model: Model) -> torch.optim.Optimizer:
     """Adam, or AdamW with decoupled weight decay."""
     training = options.training
     kind = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam

@@ -1,7 +1,7 @@
 """Set up training from options: the task, the vocabularies, the batches and a new model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from random import Random
 
@@ -11,8 +11,8 @@ from permalign.errors import ConfigError, unknown_name
 from permalign.evaluation import main_metric, make_report
 from permalign.evaluation.metrics import TRANSLATION_METRICS, is_translation
 from permalign.files import fingerprint
-from permalign.heads.base import Head
-from permalign.model import Transducer
+from permalign.models.base import Model
+from permalign.models.building import build_model
 from permalign.options.run import RunOptions, SideOptions
 from permalign.tasks.base import Example, Task
 from permalign.tasks.seeded_random import shuffled
@@ -37,14 +37,14 @@ class TrainingSetup:
         model: the new model, initialised with the run's seed.
         metric: the dev metric that checkpoints are compared by.
         data: a fingerprint of the training split.
-        skipped: the number of training examples whose targets are too long for the head.
+        skipped: the number of training examples that the model cannot learn from.
         skipped_by_inverse: the number of the other examples whose sources are too long for the inverse model.
     """
 
     task: Task
     batches: Batches
     dev: Sequence[Example]
-    model: Transducer
+    model: Model
     metric: str
     data: str
     skipped: int
@@ -76,18 +76,17 @@ def prepare(options: RunOptions) -> TrainingSetup:
     source = learn_codec(options.text.source, [example.source for example in examples], entities)
     target = learn_codec(options.text.target, [example.target for example in examples])
     torch.manual_seed(options.seed)
-    model = Transducer(options.model, source, target)
-    written = writable(options, model, examples)
-    unread = len(written) - len(readable(options, model, written))
+    model = build_model(options.model, source, target)
+    learnable, skipped_by_inverse = select_learnable(options, model, examples)
     return TrainingSetup(
         task,
-        _batches(options, written, source, target),
+        _batches(options, learnable, source, target),
         _subset(dev, options.training.max_dev_examples),
         model,
         _metric(options, task, dev),
         fingerprint(repr(pair).encode() for pair in (*pairs, *(entities or {}).items())),
-        len(examples) - len(written),
-        unread,
+        len(examples) - len(learnable),
+        skipped_by_inverse,
     )
 
 
@@ -159,67 +158,31 @@ def _batches(options: RunOptions, examples: Sequence[Example], source: Codec, ta
         raise ConfigError(f"training.max_tokens: {error}") from None
 
 
-def writable(options: RunOptions, model: Transducer, examples: Sequence[Example]) -> Sequence[Example]:
-    """The examples whose outputs the head can write: of any other the likelihood is zero, and training goes nowhere.
+def select_learnable(
+    options: RunOptions, model: Model, examples: Sequence[Example]
+) -> tuple[Sequence[Example], int]:
+    """The examples that a model can learn from, and how many of them an inverse model cannot learn from.
+
+    The likelihood of any other example is zero, and so is its gradient.
 
     Raises:
-        ConfigError: there is one that it cannot write, and options do not say to leave it out; or all are so.
+        ConfigError: there are other examples, and the options do not say to leave them out; or no example is left.
     """
-    kept, first = [], None
-    for example in examples:
-        problem = _not_writable(model, example)
-        if problem is None:
-            kept.append(example)
-        else:
-            first = first or problem
-    if first and (not kept or options.training.overlong_targets == "error"):
-        kind = options.model.head.kind
-        longer = "raise model.head.max_segment_length, or " if kind in ("swan", "segments") else ""
-        leave = (
-            f"; or leave the {len(examples) - len(kept)} out with training.overlong_targets: skip"
-            if kept
-            else ""
-        )
-        raise ConfigError(f"{first} For such data {longer}use model.head.kind: ssnt{leave}.")
-    return kept
-
-
-def readable(options: RunOptions, model: Transducer, examples: Sequence[Example]) -> Sequence[Example]:
-    """The examples whose sources the way back can write, from their outputs; all of them if there is no way back.
-
-    Raises:
-        ConfigError: there is one that it cannot write, and options do not say to leave it out; or all are so.
-    """
-    back = model.back
-    if back is None:
-        return examples
-    turned = [replace(example, source=example.target, target=example.source) for example in examples]
-    problems = [_not_writable(back, example) for example in turned]
-    kept = [example for example, problem in zip(examples, problems, strict=True) if problem is None]
-    first = next((problem for problem in problems if problem is not None), None)
-    if first and (not kept or options.training.overlong_targets == "error"):
-        raise ConfigError(
-            f"in model.inverse, which reads outputs: {first} Raise model.inverse.head.max_segment_length, use "
-            "model.inverse.head.kind: ssnt"
-            + ("; or leave them out with training.overlong_targets: skip." if kept else ".")
-        )
-    return kept
-
-
-def _not_writable(model: Transducer, example: Example) -> str | None:
-    """Why the head cannot write an example's output; None if it can."""
-    head: Head = model.head
-    read, written = len(model.source.encode(example.source)), len(model.target.encode(example.target))
-    if bool(head.supports_lengths(torch.tensor([read]), torch.tensor([written]))):
-        return None
-    if not read:
-        return f"the source of example {example.id} of the training data is empty."
-    longest = head.max_output_length(read)
-    can = f"exactly {longest}" if head.preserves_length else f"at most {longest}"
-    return (
-        f"model.head.kind {model.options.head.kind} writes {can} words for a source of {read}, but example "
-        f"{example.id} of the training data has {written} ({' '.join(example.source[:8])} ...)."
-    )
+    problems = [model.find_training_problem(example) for example in examples]
+    fatal = [problem for problem in problems if problem is not None and not problem.only_inverse]
+    inverse = [problem for problem in problems if problem is not None and problem.only_inverse]
+    learnable = len(examples) - len(fatal)
+    for found, others in ((fatal, learnable), (inverse, learnable - len(inverse))):
+        if found and (not others or options.training.overlong_targets == "error"):
+            leave_out = f"; or skip the {len(found)} such examples with training.overlong_targets: skip"
+            advice = found[0].advice[0].upper() + found[0].advice[1:]
+            raise ConfigError(f"{found[0].reason} {advice}{leave_out if others else ''}.")
+    kept = [
+        example
+        for example, problem in zip(examples, problems, strict=True)
+        if problem is None or problem.only_inverse
+    ]
+    return kept, len(inverse)
 
 
 def _subset(examples: Sequence[Example], count: int | None) -> Sequence[Example]:

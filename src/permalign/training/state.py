@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from permalign.errors import DataError
 from permalign.files import atomic_folder
+from permalign.options.renames import rename_parameters
 from permalign.text.sampler import BucketSampler
 from permalign.training.resume_check import ResumeConditions
 
@@ -106,7 +107,7 @@ class TrainingState:
                 f"the run cannot be resumed: {'. Also, '.join(differences)}. Or start a new run.", state
             )
         with _broken_state_error(state):
-            self.model.load_state_dict(load_file(state / WEIGHTS))
+            self.model.load_state_dict(rename_parameters(load_file(state / WEIGHTS)))
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict(
                 {"state": _unflatten(load_file(state / OPTIMIZER)), "param_groups": groups}

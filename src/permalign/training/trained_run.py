@@ -20,8 +20,9 @@ from permalign.evaluation import JudgedPrediction, Report, evaluate, read_predic
 from permalign.evaluation.metrics import is_translation
 from permalign.evaluation.prediction_files import write_reference_and_output
 from permalign.files import fingerprint, write_lines
-from permalign.model import Transducer
-from permalign.saving import CONFIG, SOURCE, TARGET, WEIGHTS
+from permalign.models.base import Model
+from permalign.models.building import load_model
+from permalign.models.saving import CONFIG, SOURCE, TARGET, WEIGHTS
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_saved_options
 from permalign.training.run_directory import RunDirectory
@@ -30,7 +31,7 @@ LOAD_ATTEMPTS = 3
 """How often to try to load a model whose files change meanwhile."""
 
 
-def load_pretrained(name: str | Path, device: str | None = None) -> Transducer:
+def load_on_device(name: str | Path, device: str | None = None) -> Model:
     """Load a model onto a device; None for the first GPU, or the CPU if there is none.
 
     Raises:
@@ -44,7 +45,7 @@ def load_pretrained(name: str | Path, device: str | None = None) -> Transducer:
         torch.zeros(1, device=chosen).item()
     except (RuntimeError, AssertionError):  # torch raises either
         raise UsageError(f"this machine has no device {chosen!r}; try cpu or cuda:0.") from None
-    return Transducer.from_pretrained(name).to(chosen)
+    return load_model(name).to(chosen)
 
 
 def looks_like_path(name: str) -> bool:
@@ -130,16 +131,16 @@ class TrainedRun:
         return folder
 
     @cached_property
-    def model(self) -> Transducer:
+    def model(self) -> Model:
         """The model, loaded on first use."""
         return self._loaded[0]
 
     @cached_property
-    def _loaded(self) -> tuple[Transducer, str]:
+    def _loaded(self) -> tuple[Model, str]:
         """The model and the fingerprint of its files, which a training process may replace while they are read."""
         for _ in range(LOAD_ATTEMPTS):
             before = model_fingerprint(self.model_folder)
-            model = load_pretrained(self.model_folder, self.device)
+            model = load_on_device(self.model_folder, self.device)
             if model_fingerprint(self.model_folder) == before:
                 return model, before
         raise DataError(

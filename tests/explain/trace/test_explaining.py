@@ -7,9 +7,9 @@ import pytest
 import torch
 from tests.models.small import PAIRS, make
 
+from permalign import Ensemble, Transducer
 from permalign.explain import compare, explain, sample
 from permalign.explain.trace.records import Trace
-from permalign.model import Transducer
 
 WORDS = "a b c d"
 PAIR = ("a b c", "C B A")
@@ -227,8 +227,6 @@ def test_one_word(exact_model, ssnt_model):
 def test_every_decoding_shows_what_it_has(decoding):
     from tests.models.small import SOURCE, TARGET
 
-    from permalign.model import Transducer
-
     options = {"reorderer": {"kind": "separable", "decoding": decoding}, "head": {"kind": "ssnt"}}
     trace = explain(Transducer(options, SOURCE, TARGET), WORDS)
     assert (trace.order is None) == (decoding == "marginal")
@@ -238,8 +236,6 @@ def test_every_decoding_shows_what_it_has(decoding):
 
 def test_normal_form_is_explained():
     from tests.models.small import SOURCE, TARGET
-
-    from permalign.model import Transducer
 
     options = {"reorderer": {"kind": "separable", "normal_form": True}, "head": {"kind": "ssnt"}}
     trace = explain(Transducer(options, SOURCE, TARGET), WORDS)
@@ -260,11 +256,8 @@ def test_wrong_questions_are_named(exact_model):
 
 
 @pytest.mark.parametrize("target", [None, "B A"])
-def test_of_several_models_the_first_is_explained(target):
-    alone = make("exact", "segments")
-    model = Transducer(
-        alone.options.model_copy(update={"ensemble_size": 3}), alone.source, alone.target
-    ).eval()
+def test_the_first_member_of_an_ensemble_explains(target):
+    model = Ensemble([make("exact", "segments", seed=seed) for seed in range(3)]).eval()
     trace = explain(model, "a b", target)
     assert any(note.startswith("This is an ensemble of 3 models: the output") for note in trace.notes)
     if target is None:

@@ -10,8 +10,9 @@ from threading import Lock
 
 from permalign.errors import DataError
 from permalign.explain.trace.explaining import compare, explain
-from permalign.model import Transducer
-from permalign.saving import CONFIG, WEIGHTS
+from permalign.models.base import Model
+from permalign.models.building import load_model
+from permalign.models.saving import CONFIG, WEIGHTS
 
 BEST = "best"
 
@@ -34,7 +35,7 @@ class ServedRun:
     examples: tuple[str, ...] = ()
 
 
-def load_from_folder(folder: Path) -> Transducer:
+def load_from_folder(folder: Path) -> Model:
     """Load the best model of a run, or a saved model.
 
     Raises:
@@ -44,7 +45,7 @@ def load_from_folder(folder: Path) -> Transducer:
         raise DataError(
             "is not a folder; expected a folder that `permalign train` or save_pretrained wrote.", folder
         )
-    return Transducer.from_pretrained(folder)
+    return load_model(folder)
 
 
 def find_run(folder: Path, name: str) -> ServedRun:
@@ -52,7 +53,7 @@ def find_run(folder: Path, name: str) -> ServedRun:
     model = load_from_folder(folder)
     explain(model, "a b c")  # whatever is compiled or loaded for the first sentence is compiled now
     compare(model, "a b c")
-    options = model.options
+    options = model.primary.options
     checkpoints = sorted(
         path
         for path in folder.glob("checkpoints/step-*")
@@ -124,10 +125,10 @@ class ModelCache:
     def __init__(self, runs: dict[str, ServedRun], max_models: int = 6) -> None:
         self.runs = runs
         self._max_models = max_models
-        self._models: OrderedDict[tuple[str, str], Transducer] = OrderedDict()
+        self._models: OrderedDict[tuple[str, str], Model] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, run: str, checkpoint: str = BEST) -> Transducer:
+    def get(self, run: str, checkpoint: str = BEST) -> Model:
         """Return a model; only the names of runs and checkpoints that were found at the start are accepted.
 
         Raises:

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from permalign.explain.trace.records import rounded
 from permalign.explain.trace.tree_nodes import NodeStatistics, node_statistics
-from permalign.model import Transducer
+from permalign.models.base import Model
+from permalign.models.transducer import Transducer
 from permalign.reorderers.base import Reordering
 from permalign.structures import OrderDistribution
-from permalign.text.batching import pad
+from permalign.text.batching import Batch, pad
 from permalign.text.codec import UNKNOWN_ID
 
 
@@ -22,13 +23,14 @@ class EncodedSentence:
     """A sentence, and everything that depends on nothing but the sentence and the model.
 
     Attributes:
-        model: the model that reads the sentence, in evaluation mode.
+        model: the transducer that reads the sentence, in evaluation mode.
         words: the words as they were given.
         tokens: the tokens as the model reads them.
         source: ``(1, n)``, the ids of these tokens.
         lengths: ``(1,)``, the length n.
         states: ``(1, n, hidden)``, the states that the head reads, in the original order.
         reordering: the result of the reorderer's own decoding.
+        model_notes: what a reader must know about the whole model, of which the transducer may be a part.
     """
 
     model: Transducer
@@ -38,6 +40,7 @@ class EncodedSentence:
     lengths: Tensor
     states: Tensor
     reordering: Reordering
+    model_notes: tuple[str, ...] = ()
 
     @property
     def distribution(self) -> OrderDistribution | None:
@@ -118,15 +121,10 @@ class EncodedSentence:
                 "In this model several words may produce output together, as a phrase. The matrix, the probabilities "
                 "of nodes and orders, and all samples are those of trees over single words."
             )
-        if self.model.others:
-            notes.append(
-                f"This is an ensemble of {len(self.model.members)} models: the output and its probability come from "
-                "all of them, everything else comes from the first."
-            )
-        return tuple(notes)
+        return (*notes, *self.model_notes)
 
 
-def encode_sentence(model: Transducer, sentence: str | Sequence[str]) -> EncodedSentence:
+def encode_sentence(model: Model, sentence: str | Sequence[str]) -> EncodedSentence:
     """Let a model read a sentence.
 
     Raises:
@@ -138,12 +136,16 @@ def encode_sentence(model: Transducer, sentence: str | Sequence[str]) -> Encoded
         raise ValueError("the sentence is empty, but a model needs at least one word.")
     model.eval()
     source, lengths = (tensor.to(model.device) for tensor in pad([ids]))
+    batch = Batch(source, lengths, source[:, :0], torch.zeros_like(lengths), (), ())
     with torch.no_grad():
-        states = model.embeddings(source)
-        encoder = getattr(model, "encoder", None)
-        if encoder is not None:  # it puts words into context before they are reordered
-            states = encoder(states, lengths)
-        reordering = model.reorderer(source, lengths, states)
+        reading = model.primary.read(batch)
     return EncodedSentence(
-        model, words, tuple(model.source.tokenize(words)), source, lengths, states, reordering
+        model.primary,
+        words,
+        tuple(model.source.tokenize(words)),
+        source,
+        lengths,
+        reading.states,
+        reading.reordering,
+        model.explanation_notes,
     )

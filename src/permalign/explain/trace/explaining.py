@@ -9,7 +9,7 @@ from permalign.explain.trace.building import build_trace, decode_in_order
 from permalign.explain.trace.encoded_sentence import EncodedSentence, encode_sentence
 from permalign.explain.trace.forced_target import explain_target
 from permalign.explain.trace.records import Comparison, DecodingVariant, Trace
-from permalign.model import Transducer
+from permalign.models.base import Model
 from permalign.structures import Derivation, OrderDistribution
 
 VARIANTS = {
@@ -20,7 +20,7 @@ VARIANTS = {
 
 
 def explain(
-    model: Transducer,
+    model: Model,
     sentence: str | Sequence[str],
     target: str | Sequence[str] | None = None,
     *,
@@ -56,7 +56,7 @@ def explain(
 
 
 def sample(
-    model: Transducer, sentence: str | Sequence[str], count: int = 8, *, seed: int = 0, beam: int = 1
+    model: Model, sentence: str | Sequence[str], count: int = 8, *, seed: int = 0, beam: int = 1
 ) -> tuple[Trace, ...]:
     """Draw trees from the model's distribution, each with the output that the head writes in that order.
 
@@ -82,7 +82,7 @@ def sample(
     return tuple(traces[derivation] for derivation in derivations)
 
 
-def compare(model: Transducer, sentence: str | Sequence[str], *, beam: int = 5) -> Comparison | None:
+def compare(model: Model, sentence: str | Sequence[str], *, beam: int = 5) -> Comparison | None:
     """Compare greedy decoding, Viterbi decoding and the most probable permutation.
 
     Args:

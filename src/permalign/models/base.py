@@ -1,0 +1,380 @@
+"""What every model shares: predicting, scoring, explaining, and files."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import torch
+from huggingface_hub import ModelHubMixin
+from torch import Tensor, nn
+
+from permalign.checks import require_at_least_one
+from permalign.decoding.beam import SearchSettings
+from permalign.decoding.candidates import Candidate, Candidates, rerank, rescore
+from permalign.decoding.constraint import AllowedWords, make_constraint
+from permalign.decoding.evidence import Evidence
+from permalign.encoders.huggingface import HuggingFaceEncoder
+from permalign.errors import DataError
+from permalign.models.prediction import (
+    Explanation,
+    Prediction,
+    require_not_empty,
+    split_words,
+)
+from permalign.models.saving import (
+    MODEL_CARD,
+    load_pretrained,
+    read_model,
+    require_same_parameters,
+    save_model,
+)
+from permalign.options.model import ModelOptions
+from permalign.tasks.base import Example
+from permalign.tasks.grammar import Grammar
+from permalign.text.batching import Batch, pad
+from permalign.text.codec import Codec
+
+if TYPE_CHECKING:
+    from permalign.models.transducer import Transducer
+
+
+class Loss(NamedTuple):
+    """What training minimises.
+
+    Attributes:
+        total: the sum of the parts.
+        parts: the terms of the loss by name, each a mean over sentences.
+    """
+
+    total: Tensor
+    parts: dict[str, Tensor]
+
+    @classmethod
+    def sum_of(cls, parts: dict[str, Tensor]) -> "Loss":
+        """The loss that has these parts."""
+        return cls(torch.stack(list(parts.values())).sum(), parts)
+
+
+class TrainingProblem(NamedTuple):
+    """Why a model cannot learn from an example.
+
+    Attributes:
+        reason: what is wrong with the example, a whole sentence.
+        advice: which option would help, an imperative without a full stop.
+        only_inverse: whether the inverse model alone cannot learn from it; else the example cannot be used at all.
+    """
+
+    reason: str
+    advice: str
+    only_inverse: bool = False
+
+
+class Reading(ABC):
+    """A batch of sentences as a model has read it: everything that is computed once and used for all outputs."""
+
+    @property
+    @abstractmethod
+    def beam_scores_are_exact(self) -> bool:
+        """Whether candidates come with their log-likelihood; else they have to be rescored."""
+
+    @abstractmethod
+    def find_candidates(self, settings: SearchSettings, count: int) -> Candidates:
+        """Search outputs for every sentence; ``count`` is how many a single beam search has to return."""
+
+    @abstractmethod
+    def log_likelihood(self, rows: Tensor, pairs: Batch) -> Tensor:
+        """``(pairs,)``, the log-likelihood of each pair's target, given the sentence in a row of this batch."""
+
+    @abstractmethod
+    def find_evidence(self, outputs: Sequence[Candidate]) -> Sequence[Evidence]:
+        """What leads from each sentence to its output."""
+
+
+class Model(
+    nn.Module,
+    ModelHubMixin,
+    ABC,
+    library_name="permalign",
+    tags=["sequence-transduction", "reordering"],
+    model_card_template=MODEL_CARD,
+):
+    """Turns sentences into outputs.
+
+    `predict` and `score` are the same for all models. A kind of model says how it reads sentences and finds candidates
+    (`read`), how probable an output is given its sentence (`log_likelihood`), and, if it has an inverse model, how
+    probable a sentence is given an output (`inverse_log_likelihood`).
+
+    Attributes:
+        source: the vocabulary of sentences.
+        target: the vocabulary of outputs.
+        inverse_weight: the weight of the inverse model in reranking; None without an inverse model.
+    """
+
+    source: Codec
+    target: Codec
+    inverse_weight: float | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """The device of its parameters."""
+        return next(self.parameters()).device
+
+    # --- What a kind of model has to define -------------------------------------------------------------------
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> Loss:
+        """The training loss of a batch, a mean over its sentences, with its parts."""
+
+    @abstractmethod
+    def read(self, batch: Batch) -> Reading:
+        """Read the sentences of a batch, by the reorderer's decoding of test time."""
+
+    @abstractmethod
+    def log_likelihood(self, batch: Batch) -> Tensor:
+        """``(batch,)``, the exact log-likelihood of every target given its source, without label smoothing."""
+
+    def inverse_log_likelihood(self, batch: Batch) -> Tensor:
+        """``(batch,)``, that of every source given its target; -inf where the inverse model cannot write it."""
+        raise ValueError(f"{type(self).__name__} has no inverse model.")
+
+    @property
+    @abstractmethod
+    def primary(self) -> "Transducer":
+        """The transducer whose reordering and alignment explain an output."""
+
+    @property
+    def explanation_notes(self) -> tuple[str, ...]:
+        """What a reader of an explanation has to know about this kind of model."""
+        return ()
+
+    @abstractmethod
+    def use_objective(self, objective: str) -> None:
+        """Train reorderers by another objective from now on, where they have a choice; see `ReordererOptions`."""
+
+    @abstractmethod
+    def use_decoding(self, decoding: str) -> None:
+        """Choose orders by another decoding from now on; see `ReordererOptions`.
+
+        Raises:
+            ConfigError: a reorderer has no choice.
+        """
+
+    @abstractmethod
+    def find_training_problem(self, example: Example) -> TrainingProblem | None:
+        """Why the model cannot learn from an example; None if it can."""
+
+    @abstractmethod
+    def independent_parameters(self) -> list[list[nn.Parameter]]:
+        """The parameters of each part that learns independently of the others; gradients are clipped part by part."""
+
+    @abstractmethod
+    def keep_only_reorderer_gradients(self) -> None:
+        """Drop the gradients of everything but reorderers, so that an optimizer's step changes nothing else.
+
+        The paper's training strategy does so with some probability in the first steps. Inverse models keep all their
+        gradients.
+        """
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What the config file says about the model: its ``options``, or those of its ``members``."""
+
+    @classmethod
+    @abstractmethod
+    def build(
+        cls,
+        options: Sequence[ModelOptions],
+        source: Codec,
+        target: Codec,
+        pretrained: Mapping[str, HuggingFaceEncoder] | None = None,
+    ) -> Self:
+        """Build a new model from the options of its members, or from the options of the only one."""
+
+    @property
+    def pretrained(self) -> dict[str, HuggingFaceEncoder]:
+        """The pretrained encoders of its parts, by part (``reorderer``, ``head``)."""
+        return {}
+
+    # --- Training ---------------------------------------------------------------------------------------------
+
+    def forward(self, batch: Batch) -> Loss:
+        """`loss`, under the name that wrappers of modules call."""
+        return self.loss(batch)
+
+    # --- Outputs ----------------------------------------------------------------------------------------------
+
+    def predict(
+        self,
+        sentences: Sequence[str | Sequence[str]],
+        beam: int = 1,
+        n_best: int = 1,
+        explain: bool = False,
+        constraint: Grammar | AllowedWords | None = None,
+        max_length: int | None = None,
+        batch_size: int = 64,
+    ) -> list[Prediction]:
+        """Find the most probable output of every sentence.
+
+        Args:
+            sentences: strings, split at white space, or lists of words.
+            beam: the beam size; 1 is greedy search. An inverse model reranks all candidates that the beam finds, but
+                does not change their scores.
+            n_best: how many outputs to return for each sentence; all but the best are `Prediction.alternatives`.
+            explain: whether to return explanations: derivation, reordered sentence, segments. There are no segments
+                without a discrete order (decoding ``marginal``, for example).
+            constraint: a task's grammar, or a function from the words so far to those that may follow. If it allows
+                no output at all (a tagging head, and no program of that length), the output is empty and its score
+                -inf.
+            max_length: the maximum length of an output; None means 10 words more than twice the sentence.
+            batch_size: how many sentences to process at once.
+        """
+        require_at_least_one(
+            batch_size=batch_size,
+            beam=beam,
+            n_best=n_best,
+            max_length=1 if max_length is None else max_length,
+        )
+        words = split_words(sentences)
+        require_not_empty(words)
+        settings = SearchSettings(beam, make_constraint(constraint, self.target), max_length)
+        by_length = sorted(range(len(words)), key=lambda index: len(words[index]))
+        predictions: dict[int, Prediction] = {}
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                for start in range(0, len(by_length), batch_size):
+                    indices = by_length[start : start + batch_size]
+                    predicted = self._predict_batch([words[i] for i in indices], settings, n_best, explain)
+                    predictions |= zip(indices, predicted, strict=True)
+        finally:
+            self.train(training)
+        return [predictions[index] for index in range(len(words))]
+
+    def score(
+        self,
+        sentences: Sequence[str | Sequence[str]],
+        outputs: Sequence[str | Sequence[str]],
+        batch_size: int = 64,
+    ) -> list[float]:
+        """Compute the exact log-likelihood of each output given its sentence, with the reordering of test time.
+
+        With the exact objective it is summed over all reorderings; an ensemble averages probabilities.
+
+        Args:
+            sentences: strings, split at white space, or lists of words.
+            outputs: one output for each sentence, likewise.
+            batch_size: how many pairs to process at once.
+        """
+        require_at_least_one(batch_size=batch_size)
+        sources, targets = split_words(sentences), split_words(outputs, "output")
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"there are {len(sources)} sentences but {len(targets)} outputs; give one output for each sentence."
+            )
+        require_not_empty(sources)
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                scores: list[float] = []
+                for start in range(0, len(sources), batch_size):
+                    chunk = slice(start, start + batch_size)
+                    batch = self._batch(
+                        sources[chunk], [self.target.encode(words) for words in targets[chunk]]
+                    )
+                    scores += self.log_likelihood(batch).tolist()
+                return scores
+        finally:
+            self.train(training)
+
+    def explain(
+        self,
+        sentence: str | Sequence[str],
+        target: str | Sequence[str] | None = None,
+        *,
+        beam: int = 5,
+    ) -> Any:
+        """Trace how the model gets from a sentence to its output, or to a given target.
+
+        It calls `permalign.explain.explain`, which describes the arguments and the result. `permalign.explain` is built
+        on models, so it is imported only here, when it is called.
+        """
+        return import_module("permalign.explain").explain(self, sentence, target, beam=beam)
+
+    def _batch(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[int]]) -> Batch:
+        ids = [self.source.encode(words) for words in sources]
+        require_not_empty(ids)  # a subword model may find no pieces in a word, such as a lone space
+        source, source_lengths = pad(ids)
+        target, target_lengths = pad(targets)
+        return Batch(source, source_lengths, target, target_lengths, (), ()).to(self.device)
+
+    def _predict_batch(
+        self, sentences: Sequence[Sequence[str]], settings: SearchSettings, n_best: int, explain: bool
+    ) -> list[Prediction]:
+        batch = self._batch(sentences, [[]] * len(sentences))
+        reading = self.read(batch)
+        final = reading.beam_scores_are_exact and self.inverse_weight is None
+        candidates = reading.find_candidates(settings, n_best if final else max(settings.beam, n_best))
+        if not reading.beam_scores_are_exact:
+            candidates = rescore(candidates, batch, reading.log_likelihood)
+        if self.inverse_weight is not None:
+            candidates = rerank(
+                candidates, batch, lambda _, pairs: self.inverse_log_likelihood(pairs), self.inverse_weight
+            )
+        best = [of_sentence[:n_best] or [Candidate((), -torch.inf)] for of_sentence in candidates]
+        evidence: Sequence[Evidence | None] = [None] * len(best)
+        if explain:
+            evidence = reading.find_evidence([first for first, *_ in best])
+        return [
+            self._prediction(words, outputs, found)
+            for words, outputs, found in zip(sentences, best, evidence, strict=True)
+        ]
+
+    def _prediction(
+        self, sentence: Sequence[str], outputs: Sequence[Candidate], evidence: Evidence | None
+    ) -> Prediction:
+        """The best output with the others as its alternatives."""
+        best, *others = (Prediction(self.target.decode(one.tokens), one.score) for one in outputs)
+        explanation = None
+        if evidence is not None:
+            source, target = (
+                self.source.tokenize(sentence),
+                self.target.convert_ids_to_tokens(outputs[0].tokens),
+            )
+            explanation = Explanation(tuple(source), tuple(target), *evidence)
+        return Prediction(best.tokens, best.score, tuple(others), explanation)
+
+    # --- Files ------------------------------------------------------------------------------------------------
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        description = {"kind": type(self).__name__, **self.describe()}
+        save_model(save_directory, description, self.state_dict(), self.source, self.target, self.pretrained)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **hub: Any) -> Self:
+        """Load a model of this kind; `permalign.load_model` loads a model of any kind.
+
+        Args:
+            pretrained_model_name_or_path: a folder that `save_pretrained` or a training run wrote, or a model's name
+                on the Hugging Face hub.
+            hub: ``revision``, ``token``, ``cache_dir``, ``force_download``, ``local_files_only``.
+
+        Raises:
+            PermalignError: there is no such model, it is of another kind, or its files are broken.
+        """
+        name = str(pretrained_model_name_or_path)
+        saved = read_model(name, hub)
+        if saved.kind != cls.__name__:
+            raise DataError(
+                f"holds a model of the kind {saved.kind}, not {cls.__name__}. Load it with permalign.load_model(...), "
+                f"or with permalign.{saved.kind}.from_pretrained(...).",
+                name,
+            )
+        pretrained = load_pretrained(name, saved.options[0], hub)
+        model = cls.build(saved.options, saved.source, saved.target, pretrained)
+        require_same_parameters(name, model.state_dict(), saved.state)
+        model.load_state_dict(saved.state)
+        return model.eval()
