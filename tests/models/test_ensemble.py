@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 import torch
 from tests.models.small import SOURCE, TARGET, batches, examples, train
-from tests.models.test_inverse import EXACT, KINDS, SENTENCES, SMALL
+from tests.models.test_inverse import EXACT, KINDS, SENTENCES
 
 from permalign import Ensemble, InverseModel, Transducer, build_model, load_model
 from permalign.errors import ConfigError, DataError
@@ -206,11 +206,11 @@ def test_a_transducer_is_a_single_model():
     [
         ({"ensemble_size": 0}, "ensemble_size is 0"),
         (
-            {"ensemble_size": 2, "head": {**SMALL, "pretrained": "some/model"}},
+            {"ensemble_size": 2, "head": {**EXACT["head"], "pretrained": "some/model"}},
             "pretrained models cannot be part of an ensemble",
         ),
     ],
 )
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
-        ModelOptions.parse({"reorderer": EXACT["reorderer"], "head": EXACT["head"], **options})
+        ModelOptions.parse({**EXACT, **options})
