@@ -27,7 +27,7 @@ def decode_in_order(
         max_length = 2 * length + 10
     decoder = head.decoder(states, sentence.lengths)
     hypotheses = beam_search(decoder, [max_length], beam, 1, None, head.preserves_length)[0]
-    return (hypotheses[0].words, hypotheses[0].score) if hypotheses else ((), -torch.inf)
+    return (hypotheses[0].tokens, hypotheses[0].score) if hypotheses else ((), -torch.inf)
 
 
 @torch.no_grad()
