@@ -96,7 +96,7 @@ def test_an_ensemble_of_kept_models(permalign, config):
         (["train", "--resume", "nowhere"], 1, "is not a run"),
         (["train", "arithmetic/soft", "--resume", "nowhere"], 2, "use --resume RUN without other options"),
         (["train", "arithmetic/soft", "--set", "task.notation=infix"], 2, "expected 'postfix' or 'prefix'"),
-        (["tune", "arithmetic/soft", "--range", "seed=9:1"], 2, "is empty"),
+        (["tune", "arithmetic/soft", "--range", "seed=9:1"], 2, "is an empty range"),
         (["average", "nowhere", "--out", "mean"], 1, "there is no such run"),
     ],
 )
@@ -170,7 +170,7 @@ def test_a_search_that_is_stopped_says_how_it_goes_on(permalign, config, monkeyp
     [
         (("--set", "training.max_stepz=3"), "did you mean training.max_steps?"),
         (("--set", "training=3"), "training is 3, but must be a mapping from options to values"),
-        (("--set", "training"), "is no setting"),
+        (("--set", "training"), "is not a setting"),
     ],
 )
 def test_a_wrong_setting_is_an_error_of_the_command_line(permalign, config, arguments, told):

@@ -1,4 +1,4 @@
-"""What every encoder must hold, and three of them against small references."""
+"""What all encoders have in common, and each of them against a small reference."""
 
 import pytest
 import torch

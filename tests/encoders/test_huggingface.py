@@ -58,13 +58,13 @@ def piece_states(encoder, pieces):
 class TestPooling:
     pieces = ("[CLS]", "the", "long", "##est", "river", "##s", "in", "texas", "[SEP]")
 
-    def test_the_mean_of_a_words_pieces(self):
+    def test_the_mean_of_the_subwords_of_a_word(self):
         encoder = make_encoder("mean")
         states = piece_states(encoder, self.pieces)
         words = [states[1], states[2:4].mean(0), states[4:6].mean(0), states[6], states[7]]
         torch.testing.assert_close(encoder([RIVERS])[0], torch.stack(words))
 
-    def test_the_first_of_a_words_pieces(self):
+    def test_the_first_subword_of_a_word(self):
         encoder = make_encoder("first")
         torch.testing.assert_close(encoder([RIVERS])[0], piece_states(encoder, self.pieces)[[1, 2, 4, 6, 7]])
 
@@ -73,7 +73,7 @@ class TestPooling:
         states = piece_states(encoder, ("[CLS]", "river", "-", "texas", "[SEP]"))
         torch.testing.assert_close(encoder([["river-texas"]])[0, 0], states[1:4].mean(0))
 
-    def test_words_without_pieces_are_unknown(self):
+    def test_words_without_subwords_are_unknown(self):
         encoder = make_encoder()
         found = encoder([["the", "\x01", "texas"], ["the", "", "zebra"]])
         expected = piece_states(encoder, ("[CLS]", "the", "[UNK]", "texas", "[SEP]"))[1:4]
@@ -157,7 +157,7 @@ class TestBadInput:
     def test_a_sentence_longer_than_the_model_reads(self):
         encoder = HuggingFaceEncoder(make_model(room=6), make_tokenizer())
         encoder([["river"] * 4])
-        with pytest.raises(ValueError, match="has 7 pieces, but the model reads at most 6"):
+        with pytest.raises(ValueError, match="has 7 subwords, but the model reads at most 6"):
             encoder([["river"] * 5])
 
     def test_pooling(self):
@@ -179,7 +179,7 @@ class TestContextualEmbeddings:
     def make(self):
         return ContextualEmbeddings(make_encoder(), self.vocabulary.tokens)
 
-    def test_numbers_are_read_as_their_words(self):
+    def test_ids_are_read_as_their_words(self):
         words = self.make()
         source = torch.tensor(
             [self.vocabulary.encode(RIVERS), [*self.vocabulary.encode(["river"]), 0, 0, 0, 0]]
@@ -189,8 +189,8 @@ class TestContextualEmbeddings:
 
     def test_a_word_outside_the_vocabulary_is_the_tokenizers_unknown_one(self):
         words = self.make()
-        numbers = self.vocabulary.encode(["the", "long", "river"])  # "long" is a piece, but no word here
-        torch.testing.assert_close(words(torch.tensor([numbers])), words.encoder([["the", "[UNK]", "river"]]))
+        ids = self.vocabulary.encode(["the", "long", "river"])  # "long" is a piece, but no word here
+        torch.testing.assert_close(words(torch.tensor([ids])), words.encoder([["the", "[UNK]", "river"]]))
 
     def test_begin_and_end_are_the_models_own(self):
         words = self.make()

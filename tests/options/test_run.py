@@ -39,7 +39,7 @@ def test_experiments_hold_only_what_differs_from_the_defaults(task):
             "unknown option training.stages.0.stps; did you mean",
         ),
         ("training.max_steps=-1", "training.max_steps is -1: input should be greater"),
-        ("training.max_steps", "'training.max_steps' is no setting; expected option=value"),
+        ("training.max_steps", "'training.max_steps' is not a setting; expected option=value"),
         ("training.warmup_steps=5000", "training.warmup_steps is 5000, but training.max_steps only"),
         ("training.restarts=3", "training.restarts and training.restart_steps go together"),
         ("training={restarts: 2, restart_steps: 5, warmup_steps: 9}", "Raise it"),
@@ -114,8 +114,8 @@ def test_a_file_extends_an_experiment_and_a_file_beside_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("seed: 1\nseed: 2\n", "'seed' stands twice"),
-        ("just words", "expected options with their values"),
+        ("seed: 1\nseed: 2\n", "'seed' occurs twice"),
+        ("just words", "must hold a mapping from options to values"),
         ("a: [", "is not YAML"),
         ("extends: self.yaml\n", "extends itself"),
     ],

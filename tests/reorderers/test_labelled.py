@@ -1,4 +1,4 @@
-"""The labelled reorderer: objectives and decodings against the distribution's slow twin, its options, its grammar."""
+"""The labelled reorderer: objectives and decodings against brute force, its options, and the grammar it learns."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What every reorderer must hold; then the identity, the local and the Sinkhorn one by themselves."""
+"""What all reorderers have in common; then the identity, local and Sinkhorn reorderers."""
 
 from itertools import permutations
 

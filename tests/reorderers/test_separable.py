@@ -1,4 +1,4 @@
-"""The separable reorderer: each objective and decoding against the distribution's slow twin, and its options."""
+"""The separable reorderer: its objectives and decodings against brute force, and its options."""
 
 import pytest
 import torch

@@ -98,10 +98,10 @@ def test_default_ranges_are_of_options_the_model_has(experiment):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("training.max_steps", "is no range; expected option=a,b,c"),
-        ("training.learning_rate=1:0.1", "is empty"),
+        ("training.max_steps", "is not a range; expected option=a,b,c"),
+        ("training.learning_rate=1:0.1", "is an empty range"),
         ("training.learning_rate=0:1:log", "above 0 for log"),
-        ("training.learning_rate=0.1:1:linear", "is no range"),
+        ("training.learning_rate=0.1:1:linear", "is not a range"),
         ("training.lerning_rate=0.1:1.0", "did you mean training.learning_rate"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Words in the context of a pretrained model from Hugging Face, its sub-words pooled to words."""
+"""A pretrained model from Hugging Face as an encoder of words."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,16 +19,16 @@ Pooling = Literal["mean", "first"]
 
 
 class HuggingFaceEncoder(nn.Module):
-    """A pretrained model that reads words as strings and gives one state for each.
+    """A pretrained model that computes one state for each word.
 
-    The tokenizer cuts words into pieces; a word's state is the mean of its pieces' states, or that of its first piece.
-    A word the tokenizer has nothing for (a lone control character, say) is read as its unknown token. The tokens
-    that the model puts around a sentence give context, but no state.
+    The tokenizer splits words into subwords; a word's state is the mean of its subwords' states, or that of its first
+    subword. A word for which the tokenizer has no subword (a lone control character, say) is read as its unknown
+    token. The special tokens that the model puts around a sentence provide context, but have no states.
 
     Args:
-        model: whose output has a ``last_hidden_state``.
-        tokenizer: the model's, of the fast kind, which remembers the word of each piece.
-        pooling: ``mean`` or ``first``.
+        model: a model whose output has a ``last_hidden_state``.
+        tokenizer: the fast tokenizer of the model, which knows the word of each subword.
+        pooling: how the states of a word's subwords become one state: ``mean`` or ``first``.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class HuggingFaceEncoder(nn.Module):
             raise ValueError(f"pooling is {pooling!r}, but must be one of {', '.join(get_args(Pooling))}.")
         if not tokenizer.is_fast:
             raise ValueError(
-                f"{type(tokenizer).__name__} does not tell which word a piece belongs to. "
+                f"{type(tokenizer).__name__} does not know which word a subword belongs to. "
                 "Load the fast tokenizer of this model."
             )
         if tokenizer.pad_token is None or tokenizer.unk_token is None:
@@ -54,7 +54,11 @@ class HuggingFaceEncoder(nn.Module):
     def from_pretrained(cls, name: str | Path, pooling: Pooling = "mean") -> "HuggingFaceEncoder":
         """Load a model and its tokenizer from a folder or from the hub.
 
-        A decoder or a pooler stays behind: nothing here reads them.
+        A decoder or a pooler is left out, because nothing uses it.
+
+        Args:
+            name: a folder, or a model's name on the hub.
+            pooling: how the states of a word's subwords become one state.
 
         Raises:
             PermalignError: transformers is not installed, or there is no such model.
@@ -67,12 +71,12 @@ class HuggingFaceEncoder(nn.Module):
             ) from None
         try:
             model = AutoModel.from_pretrained(name)
-            # Byte-level tokenizers take words one by one only with a space before each; others ignore this.
+            # Byte-level tokenizers accept pre-split words only with a space before each; others ignore this.
             tokenizer = AutoTokenizer.from_pretrained(name, add_prefix_space=True)
         except (OSError, ValueError) as error:
             raise PermalignError(
                 f"{name} cannot be loaded as a pretrained encoder: {error} "
-                "Give the folder of a saved model, or its name on the hub."
+                "Pass the folder of a saved model, or its name on the hub."
             ) from error
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
@@ -83,62 +87,67 @@ class HuggingFaceEncoder(nn.Module):
         return cls(model, tokenizer, pooling)
 
     def forward(
-        self, sentences: Sequence[Sequence[str]], surround: bool = True
+        self, sentences: Sequence[Sequence[str]], add_special_tokens: bool = True
     ) -> Float[Tensor, "batch n hidden_size"]:
-        """One state for each word, zero at padding.
+        """Compute one state for each word, zero at padding.
 
         Args:
-            sentences: words; at least one for each sentence.
-            surround: let the tokenizer put the model's special tokens around each sentence; without, they are only
-                where a sentence itself has them among its words.
+            sentences: the words of the sentences; each has at least one.
+            add_special_tokens: whether the tokenizer adds the model's special tokens around each sentence.
         """
         if not sentences or not all(sentences):
-            raise ValueError("sentences must be a batch of at least one, each of at least one word.")
-        encoded, places = self._pieces(sentences, surround)
+            raise ValueError(
+                "sentences must hold at least one sentence, and each sentence at least one word."
+            )
+        encoded, word_indices = self._tokenize(sentences, add_special_tokens)
         device = next(self.model.parameters()).device
         inputs = {name: tensor.to(device) for name, tensor in encoded.items()}
-        states = self.model(**inputs).last_hidden_state  # (batch, piece, width)
-        return self._pool(states, places.to(device), max(map(len, sentences)))
+        states = self.model(**inputs).last_hidden_state  # (batch, subword, hidden_size)
+        return self._pool(states, word_indices.to(device), max(map(len, sentences)))
 
-    def _pieces(self, sentences: Sequence[Sequence[str]], surround: bool) -> tuple[Any, Tensor]:
-        """What the model reads, and the word of each piece ``(batch, piece)``, -1 where there is none."""
-        encoded = self._cut(sentences, surround)
-        found = [set(encoded.word_ids(row)) for row in range(len(sentences))]
-        if any(len(words - {None}) < len(sentence) for words, sentence in zip(found, sentences, strict=True)):
-            known = [
-                [word if place in words else self.tokenizer.unk_token for place, word in enumerate(sentence)]
-                for words, sentence in zip(found, sentences, strict=True)
+    def _tokenize(self, sentences: Sequence[Sequence[str]], add_special_tokens: bool) -> tuple[Any, Tensor]:
+        """The model's input, and the index of each subword's word ``(batch, subword)``, -1 for special tokens."""
+        encoded = self._split_words(sentences, add_special_tokens)
+        covered = [set(encoded.word_ids(row)) - {None} for row in range(len(sentences))]
+        if any(len(indices) < len(sentence) for indices, sentence in zip(covered, sentences, strict=True)):
+            # Words without any subword would have no state.
+            sentences = [
+                [
+                    word if index in indices else self.tokenizer.unk_token
+                    for index, word in enumerate(sentence)
+                ]
+                for indices, sentence in zip(covered, sentences, strict=True)
             ]
-            encoded = self._cut(known, surround)
-        self._require_room(encoded)
+            encoded = self._split_words(sentences, add_special_tokens)
+        self._require_length(encoded)
         rows = [encoded.word_ids(row) for row in range(len(sentences))]
         return encoded, torch.tensor([[-1 if word is None else word for word in row] for row in rows])
 
-    def _cut(self, sentences: Sequence[Sequence[str]], surround: bool) -> Any:
+    def _split_words(self, sentences: Sequence[Sequence[str]], add_special_tokens: bool) -> Any:
         return self.tokenizer(
             [list(sentence) for sentence in sentences],
             is_split_into_words=True,
-            add_special_tokens=surround,
+            add_special_tokens=add_special_tokens,
             padding=True,
             padding_side="right",
             return_tensors="pt",
         )
 
-    def _require_room(self, encoded: Any) -> None:
-        longest = int(encoded["attention_mask"].sum(1).max())
-        room = min(
-            getattr(self.model.config, "max_position_embeddings", None) or longest,
+    def _require_length(self, encoded: Any) -> None:
+        length = int(encoded["attention_mask"].sum(1).max())
+        max_length = min(
+            getattr(self.model.config, "max_position_embeddings", None) or length,
             self.tokenizer.model_max_length,
         )
-        if longest > room:
+        if length > max_length:
             raise ValueError(
-                f"a sentence has {longest} pieces, but the model reads at most {room}. Leave out longer sentences, "
-                "or use a model with more room."
+                f"a sentence has {length} subwords, but the model reads at most {max_length}. Leave out longer "
+                "sentences, or use a model for longer ones."
             )
 
-    def _pool(self, states: Tensor, places: Tensor, room: int) -> Tensor:
-        """Mix the pieces of every word: weights ``(batch, word, piece)`` times states."""
-        belongs = places[:, None] == torch.arange(room, device=places.device)[:, None]
+    def _pool(self, states: Tensor, word_indices: Tensor, words: int) -> Tensor:
+        """Pool the states of every word's subwords, by weights ``(batch, word, subword)``."""
+        belongs = word_indices[:, None] == torch.arange(words, device=word_indices.device)[:, None]
         if self.pooling == "first":
             belongs = belongs & (belongs.cumsum(2) == 1)
         weights = belongs.to(states) / belongs.sum(2, keepdim=True).clamp(min=1)
@@ -146,23 +155,22 @@ class HuggingFaceEncoder(nn.Module):
 
 
 class ContextualEmbeddings(nn.Module):
-    """A `HuggingFaceEncoder` in the place of an `torch.nn.Embedding`: from word numbers to vectors in context.
+    """A `HuggingFaceEncoder` that takes token ids, so that it can replace a `torch.nn.Embedding`.
 
-    Reorderers and heads know words by their numbers alone. This looks the words up again and has them read, so it can
-    be passed wherever embeddings can: as a separable reorderer's ``embeddings``, say, with ``encoder="none"``. A word
-    that is unknown to the vocabulary cannot be found again, whatever the pretrained model knows: it is read as the
-    tokenizer's unknown token. BEGIN and END are read as the tokenizer's own tokens for them; where a sentence brings
-    its BEGIN, the model puts nothing around it. The text is cut anew in every call.
+    Reorderers and heads know words by their token ids only. This looks up the words of the ids and encodes them. A word
+    outside the vocabulary cannot be looked up, whatever the pretrained model knows about it: it is read as the
+    tokenizer's unknown token. BEGIN and END are read as the tokenizer's own tokens for them, and sentences that have
+    a BEGIN get no further special tokens. Words are split into subwords again in every call.
 
     Args:
-        encoder: reads the words.
-        tokens: the vocabulary's words in the order of their numbers, `Vocabulary.tokens`.
+        encoder: the encoder of the words.
+        tokens: the words of the vocabulary in the order of their ids, `Vocabulary.tokens`.
     """
 
     def __init__(self, encoder: HuggingFaceEncoder, tokens: Sequence[str]) -> None:
         super().__init__()
         if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
-            raise ValueError(f"tokens must begin with {SPECIALS}, as those of a vocabulary do.")
+            raise ValueError(f"tokens must begin with {SPECIALS}. Pass the tokens of a vocabulary.")
         self.encoder = encoder
         self.num_embeddings, self.embedding_dim = len(tokens), encoder.hidden_size
         tokenizer = encoder.tokenizer
@@ -173,11 +181,11 @@ class ContextualEmbeddings(nn.Module):
         self._words[END_ID] = str(tokenizer.sep_token or tokenizer.eos_token or unknown)
 
     def forward(self, source: Int[Tensor, "batch n"]) -> Float[Tensor, "batch n hidden_size"]:
-        """One vector for each word, zero at padding, which comes last and has the number of PADDING."""
+        """Compute one vector for each word, zero at padding, which comes last and has the id of PADDING."""
         rows = source.tolist()
-        sentences = [[self._words[number] for number in row if number != PADDING_ID] for row in rows]
+        sentences = [[self._words[token_id] for token_id in row if token_id != PADDING_ID] for row in rows]
         if any(PADDING_ID in row[: len(words)] for row, words in zip(rows, sentences, strict=True)):
             raise ValueError(f"source {shape_of(source)} has padding before a word. Pad at the end.")
-        begun = all(row[0] == BEGIN_ID for row in rows)
-        states = self.encoder(sentences, surround=not begun)
+        has_begin = all(row[0] == BEGIN_ID for row in rows)
+        states = self.encoder(sentences, add_special_tokens=not has_begin)
         return nn.functional.pad(states, (0, 0, 0, source.shape[1] - states.shape[1]))

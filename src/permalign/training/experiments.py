@@ -1,6 +1,6 @@
-"""Named experiments that ship with the package, and files like them: YAML that holds what differs from the defaults.
+"""Experiments that ship with the package, and YAML files like them, which set options that differ from the defaults.
 
-A file may say ``extends: NAME`` to differ from another one: an experiment, or a file beside it.
+A file with ``extends: NAME`` adds to another one: an experiment, or a file in the same folder.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,24 +19,24 @@ EXTENDS = "extends"
 
 
 class SettingError(ConfigError, UsageError):
-    """A setting of the command line is wrong, and not the file that it changes."""
+    """A setting of the command line is wrong, although the file that it changes is right."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which no key stands twice."""
+    """Loads YAML, and refuses mappings that have a key twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
             name = self.construct_object(key, deep=True)
             if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} stands twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} occurs twice", key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
 
 
 def experiment_names() -> list[str]:
-    """All that ship with the package, such as ``arithmetic/soft``."""
+    """The names of all experiments that ship with the package, such as ``arithmetic/soft``."""
     return sorted(
         f"{folder.name}/{file.name.removesuffix('.yaml')}"
         for folder in _shipped().iterdir()
@@ -47,12 +47,12 @@ def experiment_names() -> list[str]:
 
 
 def describe_experiments() -> dict[str, str]:
-    """A line about each."""
+    """The names of all experiments, with a line about each."""
     return {name: str(load_values(name).get("description", "")) for name in experiment_names()}
 
 
 def load_experiment(name: str, settings: Iterable[str] = ()) -> RunOptions:
-    """The options of an experiment, or of a YAML file, with settings such as ``training.max_steps=200``.
+    """Load the options of an experiment or of a YAML file, changed by settings such as ``training.max_steps=200``.
 
     >>> load_experiment("arithmetic/soft", ["training.max_steps=200"]).training.max_steps
     200
@@ -104,13 +104,13 @@ def _is_right(values: Mapping[str, Any]) -> bool:
 
 
 def load_values(name: str) -> dict[str, Any]:
-    """What an experiment or file says, and what those say that it extends."""
-    place, beside = _find(name)
-    return _read(place, beside, ())
+    """Load the values that an experiment or a file sets, including those that it extends."""
+    file, folder = _find(name)
+    return _read(file, folder, ())
 
 
 def parse_setting(setting: str) -> dict[str, Any]:
-    """A setting of the command line as nested values.
+    """Parse a setting of the command line into nested values.
 
     >>> parse_setting("model.head.context=2")
     {'model': {'head': {'context': 2}}}
@@ -118,7 +118,7 @@ def parse_setting(setting: str) -> dict[str, Any]:
     path, equals, text = setting.partition("=")
     if not equals or not all(path.split(".")):
         raise SettingError(
-            f"{setting!r} is no setting; expected option=value, such as training.max_steps=200."
+            f"{setting!r} is not a setting; expected option=value, such as training.max_steps=200."
         )
     try:
         value = yaml.load(text, _Loader)
@@ -131,15 +131,15 @@ def parse_setting(setting: str) -> dict[str, Any]:
 
 
 def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with changes; a mapping changes a mapping key by key, anything else replaces what was there.
+    """Merge changes into values; mappings are merged key by key, any other value is replaced.
 
     >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
     {'a': {'b': 1, 'c': 3}}
     """
     result = dict(values)
     for key, value in changes.items():
-        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = merged(result[key], value) if both else value
+        nested = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
+        result[key] = merged(result[key], value) if nested else value
     return result
 
 
@@ -147,9 +147,9 @@ def _shipped() -> Traversable:
     return files("permalign") / "experiments"
 
 
-def _find(name: str, beside: Path | None = None) -> tuple[Traversable | Path, Path | None]:
-    """The file of a name, and the folder it is in if it is no experiment of the package."""
-    path = (beside or Path()) / name
+def _find(name: str, folder: Path | None = None) -> tuple[Traversable | Path, Path | None]:
+    """Find a file by its name; also return its folder, which is None for experiments of the package."""
+    path = (folder or Path()) / name
     if path.is_file():
         return path, path.parent
     shipped = _shipped() / f"{name}.yaml"
@@ -164,17 +164,16 @@ def _find(name: str, beside: Path | None = None) -> tuple[Traversable | Path, Pa
     )
 
 
-def _read(place: Traversable | Path, beside: Path | None, seen: tuple[str, ...]) -> dict[str, Any]:
-    if str(place) in seen:
-        raise DataError(f"extends itself, by way of {' and '.join(seen)}.", str(place))
+def _read(file: Traversable | Path, folder: Path | None, extended_by: tuple[str, ...]) -> dict[str, Any]:
+    if str(file) in extended_by:
+        raise DataError(f"extends itself, through {' and '.join(extended_by)}.", str(file))
     try:
-        values = yaml.load(place.read_text(encoding="utf-8"), _Loader)
+        values = yaml.load(file.read_text(encoding="utf-8"), _Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"is not YAML: {' '.join(str(error).split())}", str(place)) from None
+        raise DataError(f"is not YAML: {' '.join(str(error).split())}", str(file)) from None
     if not isinstance(values, dict):
-        raise DataError("expected options with their values, such as `seed: 1`.", str(place))
+        raise DataError("must hold a mapping from options to values, such as `seed: 1`.", str(file))
     base = values.pop(EXTENDS, None)
     if base is None:
         return values
-    below = _read(*_find(str(base), beside), (*seen, str(place)))
-    return merged(below, values)
+    return merged(_read(*_find(str(base), folder), (*extended_by, str(file))), values)

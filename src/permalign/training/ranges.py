@@ -1,4 +1,4 @@
-"""Where a search looks: for an option, a list of values or an interval.
+"""The search space of `permalign tune`: for each option, a list of values or an interval.
 
 >>> Range.parse("training.learning_rate=1e-4:1e-2:log")
 Range(option='training.learning_rate', choices=(), low=0.0001, high=0.01, logarithmic=True)
@@ -19,21 +19,29 @@ Value = float | int | str | bool | None
 
 
 class Trial(Protocol):
-    """What suggests values; a trial of Optuna."""
+    """Suggests values for options, as a trial of Optuna does."""
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
-        """One of the choices."""
+        """Suggest one of the choices."""
 
     def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """A number in between."""
+        """Suggest a number between low and high."""
 
     def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        """A whole number in between."""
+        """Suggest an integer between low and high."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Values that an option may take: one of some, or any between two."""
+    """The values that an option may take: one of the choices, or any number between low and high.
+
+    Attributes:
+        option: the dotted name of the option.
+        choices: the values to choose from; empty for an interval.
+        low: the lower end of the interval.
+        high: the upper end of the interval.
+        logarithmic: whether to search the interval on a logarithmic scale.
+    """
 
     option: str
     choices: tuple[Value, ...] = ()
@@ -43,28 +51,26 @@ class Range:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``option=a,b,c``, ``option=low:high`` or ``option=low:high:log``; whole numbers if both ends are."""
+        """Parse ``option=a,b,c``, ``option=low:high`` or ``option=low:high:log``; integers give an integer range."""
         option, equals, values = text.partition("=")
         low, *rest = values.split(":")
         if not (option and equals and values):
             raise SettingError(
-                f"{text!r} is no range; expected option=a,b,c or option=low:high or option=low:high:log."
+                f"{text!r} is not a range; expected option=a,b,c or option=low:high or option=low:high:log."
             )
         if not rest:
             return cls(option, choices=tuple(_value(value) for value in values.split(",")))
         ends = [_value(end) for end in (low, rest[0])]
         if rest[1:] not in ([], ["log"]) or not all(_is_number(end) for end in ends):
             raise SettingError(
-                f"{text!r} is no range; expected {option}=low:high or {option}=low:high:log, in numbers."
+                f"{text!r} is not a range; expected {option}=low:high or {option}=low:high:log, with numbers."
             )
         if ends[0] >= ends[1] or (rest[1:] and ends[0] <= 0):
-            raise SettingError(
-                f"{text!r} is empty; its low end must be below its high end, and above 0 for log."
-            )
+            raise SettingError(f"{text!r} is an empty range; low must be below high, and above 0 for log.")
         return cls(option, low=ends[0], high=ends[1], logarithmic=bool(rest[1:]))
 
     def suggest(self, trial: Trial) -> Value:
-        """A value for a trial."""
+        """Suggest a value for a trial."""
         if self.choices:
             choice: Value = trial.suggest_categorical(self.option, self.choices)
             return choice
@@ -74,10 +80,10 @@ class Range:
 
 
 def _value(text: str) -> Any:
-    """A number as Python reads it, for YAML takes 1e-4 for a word; anything else as YAML has it."""
-    for number in (int, float):
+    """Parse a number as Python does, because YAML takes 1e-4 for a string; parse anything else as YAML."""
+    for kind in (int, float):
         try:
-            value = number(text)
+            value = kind(text)
         except ValueError:
             continue
         if isfinite(value):
@@ -93,11 +99,11 @@ def _is_number(value: object) -> bool:
 
 
 def default_ranges(options: RunOptions) -> list[str]:
-    """What is searched if nothing else is asked for, as far as the model has it.
+    """The default search space: ranges of those options that the model has.
 
-    The paper's: embeddings of 128 to 512, one or two layers of 128 to 512 units, a decoder's dropout of .1 to .9, label
-    smoothing of 0 or .1, Gumbel temperatures of .1 to 10. Ours: the learning rate, the sizes and dropout of the
-    reorderer, and the first steps that train the reorderer alone.
+    As in the paper: embeddings of 128 to 512, one or two layers of 128 to 512 units, dropout of the decoder from 0.1 to
+    0.9, label smoothing of 0 or 0.1, Gumbel temperatures of 0.1 to 10. In addition: the learning rate, the sizes and
+    dropout of the reorderer, and the first steps that update only the reorderer.
     """
     reorderer, head = options.model.reorderer, options.model.head
     ranges = ["training.learning_rate=0.0003:0.005:log", "model.head.label_smoothing=0.0,0.1"]
