@@ -54,6 +54,18 @@ def test_the_model_answers_what_is_shown(capsys, unchecked, monkeypatch, tmp_pat
     assert shown in README
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_model_aligns_every_word_with_its_own(seed, capsys, unchecked, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    exec(BLOCKS[1].replace("manual_seed(0)", f"manual_seed({seed})"), namespace)
+    prediction = namespace["prediction"]
+    explanation = prediction.explanation
+    assert prediction.text == "READ IT THEY"
+    aligned = [(explanation.source[word].upper(),) for (word,) in explanation.alignment]
+    assert aligned == [(token,) for token in prediction.tokens]
+
+
 def test_the_table_is_the_one_that_was_measured():
     assert table.with_table(README, RESULTS) == README
 
