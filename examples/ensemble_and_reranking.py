@@ -11,12 +11,13 @@ PAIRS = {
     "she read it": "READ IT SHE",
     "it read": "READ IT",
     "she sang": "SANG SHE",
+    "it sang": "SANG IT",
     "they read books": "READ BOOKS THEY",
     "they sang": "SANG THEY",
 }
 DIRECT = {
     "reorderer": {"kind": "separable", "objective": "exact"},
-    "head": {"kind": "segments", "encoder": {"kind": "none"}, "max_segment_length": 2},
+    "head": {"kind": "segments", "encoder": {"kind": "none"}, "max_segment_length": 1},
 }
 INVERSE = {"head": {"kind": "ssnt", "embedding_dim": 32, "hidden_size": 32}}
 
@@ -30,7 +31,7 @@ def trained(seed: int) -> InverseModel:
     torch.manual_seed(seed)
     model = InverseModel(Transducer(DIRECT, source, target), Transducer(INVERSE, target, source), weight=0.5)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for epoch in range(40):
+    for epoch in range(60):
         for batch in Batches(examples, source, target, max_tokens=100, seed=epoch):
             optimizer.zero_grad()
             model.loss(batch).total.backward()

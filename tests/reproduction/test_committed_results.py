@@ -66,7 +66,7 @@ README_ROWS = {
     "SCAN-SP LEN": ["labelled/scan-len"],
     "GeoQuery TEMP in EN, ZH, DE": ["reranked/en-temp", "reranked/zh-temp", "reranked/de-temp"],
     "GeoQuery LEN in EN, ZH, DE": ["reranked/en-len", "reranked/zh-len", "reranked/de-len"],
-    "GeoQuery IID in EN, ZH, DE": ["reranked/en-iid", "reranked-ensemble/zh-iid", "reranked/de-iid"],
+    "GeoQuery IID in EN, ZH, DE": ["reranked/en-iid", "reranked/zh-iid", "reranked/de-iid"],
     "GeoQuery IID, TEMP, LEN in EN: the same": [
         f"reranked-linked/en-{condition}" for condition in ("iid", "temp", "len")
     ],
