@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from permalign.errors import excerpt
-from permalign.showing import ShownInNotebooks
+from permalign.notebooks import ShownInNotebooks
 from permalign.structures import Derivation, Segment, bracketed
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from permalign.showing import ShownInNotebooks
+from permalign.notebooks import ShownInNotebooks
 
 Rule = Literal["S", "I"]
 RULES: tuple[Rule, Rule] = ("S", "I")

@@ -1,4 +1,4 @@
-"""Pictures of our objects in notebooks. `permalign.showing` imports this module when a notebook asks for one."""
+"""Pictures of our objects in notebooks. `permalign.notebooks` imports this module when a notebook asks for one."""
 
 from permalign.explain.render.description import confidence_rows, notes_list
 from permalign.explain.render.markup import safe

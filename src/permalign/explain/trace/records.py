@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from permalign.showing import ShownInNotebooks
+from permalign.notebooks import ShownInNotebooks
 from permalign.structures import Segment
 from permalign.structures.derivations import Rule
 
