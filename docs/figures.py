@@ -1,4 +1,4 @@
-"""The figures of the documentation, made by permalign itself when the pages are built (a few seconds in all)."""
+"""The figures of the documentation, drawn by permalign itself when the pages are built, in a few seconds."""
 
 from collections.abc import Callable
 from math import factorial, nan
@@ -30,7 +30,7 @@ INK, SECOND, THIRD = "#1f4e79", "#c8553d", "#588157"
 
 
 def sentence() -> SeparablePermutation:
-    """Scores for *the girl saw the hedgehog* that let the verb go first, more often than not."""
+    """Return a distribution for *the girl saw the hedgehog* in which the verb usually moves to the front."""
     scores = torch.zeros(1, 6, 6, 6, 2)
     for (start, middle, end), straight, inverted in (
         ((0, 1, 2), 3.0, 0.0),
@@ -50,19 +50,19 @@ def picture(
     segments: tuple[Segment, ...] | None = None,
     target: tuple[str, ...] = (),
 ) -> str:
-    """A tree, the words before and after, and the segments, as the explorer draws them."""
+    """Draw a tree, the words before and after reordering, and the segments, as the explorer does."""
     return svg(
         Trace(words, target, order=derivation.order, nodes=flatten_tree(derivation.tree), segments=segments)
     )
 
 
 def tree() -> str:
-    """The best derivation of the sentence."""
+    """Draw the best derivation of the sentence."""
     return picture(sentence().best_derivation()[0], WORDS)
 
 
 def counts() -> Figure:
-    """How many orders and trees there are."""
+    """Plot how many orders and trees there are for each length."""
     figure, axes = _axes(5.2, 2.8)
     lengths = range(1, 13)
     axes.semilogy(
@@ -80,7 +80,7 @@ def counts() -> Figure:
 
 
 def sampling() -> Figure:
-    """Means of sampled matrices beside the exact expectation."""
+    """Draw averages of sampled matrices next to the exact expectation."""
     distribution = sentence()
     exact = distribution.expected_matrix()[0]
     panels = {}
@@ -91,7 +91,7 @@ def sampling() -> Figure:
 
 
 def three_answers() -> Figure:
-    """How often the greedy derivation is not the best, and the best not that of the most probable order."""
+    """Plot how often greedy, Viterbi and the most probable order disagree."""
     generator = torch.Generator().manual_seed(0)
     greedy_misses, best_misses, lengths, trials = [], [], range(2, 8), 80
     for n in lengths:
@@ -117,7 +117,7 @@ def three_answers() -> Figure:
         color=SECOND,
         marker="o",
         ms=3,
-        label="the best derivation has not the most probable order",
+        label="the best derivation does not have the most probable order",
     )
     axes.set(xlabel="words", ylabel="of random scores (%)", xticks=list(lengths), ylim=(0, 100))
     axes.legend(frameon=False)
@@ -125,7 +125,7 @@ def three_answers() -> Figure:
 
 
 def posterior() -> Figure:
-    """What is believed of the order before and after the output was seen."""
+    """Draw the probabilities of positions before and after the output is seen."""
     distribution = sentence()
     output = ("SAW", "THE", "GIRL", "THE", "HEDGEHOG")
     emissions = torch.tensor(
@@ -136,7 +136,7 @@ def posterior() -> Figure:
 
 
 def monotone() -> Figure:
-    """Posteriors of a monotone alignment, with the best one."""
+    """Draw the posteriors of a monotone alignment, and the best alignment."""
     cells, output = ("how", "many", "states", "</s>"), ("count", "(", "state", ")", "</s>")
     generator = torch.Generator().manual_seed(3)
     words = torch.rand(1, 4, 5, generator=generator) * 0.2 + 0.05
@@ -154,7 +154,7 @@ def monotone() -> Figure:
 
 
 def transduction() -> str:
-    """A derivation with segments: the best one of a pair."""
+    """Draw the best derivation of a sentence and its output, with its segments."""
     source, output = ("utah", "has", "which", "rivers", "?"), ("river", "loc", "stateid", "utah")
     wrote = {(3, 0, 1), (1, 1, 1), (0, 2, 2), (2, 0, 0), (4, 0, 0)}
     segments = torch.full((1, 5, 5, 3), 0.01)
@@ -167,7 +167,7 @@ def transduction() -> str:
 
 
 def one_word() -> Figure:
-    """What is held out of training, by how many words a word may write."""
+    """Plot the accuracy under held-out conditions, by how many output words a source word may write."""
     titles = {"three-words": "up to three words", "exact": "one", "window": "one, windows"}
     columns = {
         "en-temp_tune": "EN templates",
@@ -186,7 +186,7 @@ def one_word() -> Figure:
 
 
 def beyond() -> Figure:
-    """GeoQuery's hard conditions: the paper's best, hard ReMoto, and exact transduction with and without reranking."""
+    """Plot GeoQuery's hard conditions: the paper's best, hard ReMoto, exact transduction with and without reranking."""
     results = read_results("table3")
     columns = [f"{language}-{condition}" for condition in ("temp", "len") for language in ("en", "zh", "de")]
     paper = [
@@ -205,7 +205,7 @@ def beyond() -> Figure:
 
 
 def _mean(result: CellResult | None) -> float:
-    """A cell's exact match; not a number if it was not run."""
+    """Return a cell's exact match; not a number if it was not run."""
     spread = None if result is None else result.spread("exact_match")
     return nan if spread is None else spread.mean
 
@@ -215,8 +215,8 @@ def _bars(series: dict[str, list[float]], groups: list[str]) -> Figure:
     width = 0.8 / len(series)
     colours = ("#b8c4cf", THIRD, SECOND, INK)
     for number, ((title, values), colour) in enumerate(zip(series.items(), colours, strict=False)):
-        places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
-        axes.bar(places, values, width, label=title, color=colour)
+        positions = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
+        axes.bar(positions, values, width, label=title, color=colour)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_ylabel("exact match (%)")
     axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
@@ -232,35 +232,35 @@ def _axes(width: float, height: float) -> tuple[Figure, Axes]:
 def _heatmaps(panels: dict[str, torch.Tensor], words: tuple[str, ...]) -> Figure:
     figure = Figure(figsize=(1.9 * len(panels) + 0.4, 2.7), layout="constrained")
     FigureCanvasAgg(figure)
-    for place, (title, matrix) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(1, len(panels), place)
+    for column, (title, matrix) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(1, len(panels), column)
         axes.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
         axes.set_title(title, fontsize=9)
         axes.set_xticks(range(len(words)), words, rotation=90)
         axes.set_yticks(range(len(words)), range(1, len(words) + 1))
         axes.tick_params(length=0)
-        if place == 1:
-            axes.set_ylabel("place")
+        if column == 1:
+            axes.set_ylabel("position")
     return figure
 
 
 FIGURES: dict[str, Callable[[], Figure | str]] = {
-    one.__name__.replace("_", "-"): one
-    for one in (tree, counts, sampling, three_answers, posterior, monotone, transduction, one_word, beyond)
+    draw.__name__.replace("_", "-"): draw
+    for draw in (tree, counts, sampling, three_answers, posterior, monotone, transduction, one_word, beyond)
 }
 
 
 def make_all(folder: Path) -> None:
-    """Write every figure that is not there yet, or older than this file or the results."""
+    """Write every figure that is missing, or older than this file or the results."""
     folder.mkdir(exist_ok=True)
     changed = max(path.stat().st_mtime for path in (Path(__file__), RECORDS))
-    for name, make in FIGURES.items():
+    for name, draw in FIGURES.items():
         path = folder / f"{name}.svg"
         if path.exists() and path.stat().st_mtime > changed:
             continue
         with rc_context(STYLE):
-            made = make()
-            if isinstance(made, str):
-                path.write_text(made, "utf-8")
+            figure = draw()
+            if isinstance(figure, str):
+                path.write_text(figure, "utf-8")
             else:
-                made.savefig(path, metadata={"Date": None})
+                figure.savefig(path, metadata={"Date": None})

@@ -35,7 +35,7 @@ def test_a_target_is_explained(run):
     assert "Confidence, given sentence and target" in result.stdout
 
 
-def test_ways_are_compared(run):
+def test_ways_to_decode_are_compared(run):
     result = permalign("explain", run, "a b c", "--compare")
     assert "Ways to decode" in result.stdout or "agree on the tree" in result.stdout
 
@@ -66,7 +66,7 @@ def test_json_is_json_alone(run):
         ([None, "a b", "--svg", "/nowhere/a.svg"], "/nowhere/a.svg"),
     ],
 )
-def test_what_is_wrong_is_said(run, tmp_path, arguments, reason):
+def test_errors_are_reported_without_a_stack_trace(run, tmp_path, arguments, reason):
     place = tmp_path / "missing" if arguments[0] == "" else run
     result = permalign("explain", place, *arguments[1:])
     assert result.exit_code == 1

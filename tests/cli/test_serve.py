@@ -1,4 +1,4 @@
-"""``permalign serve`` as a process: it starts, says where it is, and ends when it is told."""
+"""``permalign serve`` as a process: it starts, prints its address, and stops when told to."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def serving(*arguments):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_answers_on_loopback_and_ends_cleanly(run, how):
+def test_it_answers_on_loopback_and_stops_cleanly(run, how):
     with serving(run) as (process, address):
         assert address.startswith("http://127.0.0.1:")
         with urlopen(address + "api/runs") as answer:

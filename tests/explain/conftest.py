@@ -1,4 +1,4 @@
-"""Tiny runs: models of words written backwards, trained for some seconds, with checkpoints; and a browser."""
+"""Small runs with checkpoints, whose models write words backwards, trained for a few seconds; and a browser."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from tests.models.small import examples, make, train
 
 
 def write_run(folder, model, steps):
-    """Train a model, keeping it before, in the middle and at the end."""
+    """Train a model, and save it before training, halfway through and at the end."""
     some = examples(60)
     model.save_pretrained(folder / "checkpoints" / "step-0000000")
     train(model, some, steps=steps // 2)
@@ -27,13 +27,13 @@ def write_run(folder, model, steps):
 
 @pytest.fixture(scope="session")
 def exact_run(tmp_path_factory):
-    """Exact objective and tagging: knows how to turn words around."""
+    """A run with the exact objective and a tagging head, which learns to reverse the words."""
     return write_run(tmp_path_factory.mktemp("runs") / "exact", make("exact", "tagging"), 160)
 
 
 @pytest.fixture(scope="session")
 def ssnt_run(tmp_path_factory):
-    """Soft objective and SSNT."""
+    """A run with the soft objective and an SSNT head."""
     return write_run(tmp_path_factory.mktemp("runs") / "ssnt", make("soft", "ssnt"), 100)
 
 
@@ -53,7 +53,7 @@ def ssnt_model(ssnt_run):
 
 @pytest.fixture
 def undecided():
-    """A model whose greedy, Viterbi and most probable order differ."""
+    """A model whose greedy order, Viterbi order and most probable order differ."""
     model = make("soft", "tagging").eval()
     # straight and inverted of 012, 123, 013, 023, in packed order
     scores = torch.tensor([[[1.0, 3.0], [3.0, 4.0], [2.0, 1.0], [3.0, 2.0]]]).log()
@@ -70,7 +70,7 @@ def undecided():
 
 @pytest.fixture(scope="module")
 def address(exact_run, ssnt_run):
-    """The explorer with two runs, in a thread."""
+    """The address of an explorer with two runs, served by a thread."""
     import uvicorn
 
     from permalign.explain.server.application import application
@@ -93,7 +93,7 @@ def address(exact_run, ssnt_run):
 
 @pytest.fixture(scope="module")
 def browser():
-    """Debian's chromium; without one a test skips, and fails in CI unless that says there can be none."""
+    """The system's Chromium; without it tests are skipped, but fail in CI unless NO_BROWSER is set."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:
         reason = "no chromium on this machine: apt-get install chromium, to test the explorer in a browser"
@@ -109,26 +109,24 @@ def browser():
 
 @pytest.fixture
 def open_page(browser, address):
-    """Opens pages; none may complain in its console, fail in its script, or ask another host for anything."""
-    contexts, complaints, asked = [], [], []
+    """Opens pages, none of which may log an error, fail in a script, or send a request to another host."""
+    contexts, errors, requests = [], [], []
 
     def open_page(query="", **options):
         context = browser.new_context(**{"reduced_motion": "reduce", **options})
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
-        page.on(
-            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
-        )
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append("a dialog"), dialog.dismiss()))
-        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: (errors.append("a dialog"), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url))
         page.goto(address + query)
         return page
 
-    open_page.complaints = complaints
+    open_page.errors = errors
     yield open_page
     for context in contexts:
         context.close()
-    assert [one for one in complaints if "status of 4" not in one] == []
-    assert [url for url in asked if not url.startswith((address, "blob:"))] == []
+    assert [error for error in errors if "status of 4" not in error] == []
+    assert [url for url in requests if not url.startswith((address, "blob:"))] == []

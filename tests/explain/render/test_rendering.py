@@ -48,7 +48,7 @@ def words(count):
     return tuple(f"w{number}" for number in range(count))
 
 
-def caterpillar(count):
+def left_branching(count):
     tree = Tree(0, 1)
     for end in range(2, count + 1):
         tree = Tree(0, end, "I" if end % 2 else "S", (tree, Tree(end - 1, end)))
@@ -63,14 +63,14 @@ def classes(root, name):
     return [part for part in root.iter() if name in part.get("class", "").split()]
 
 
-def test_text_has_all_that_is_asked_for(ssnt_model):
+def test_text_has_all_paragraphs(ssnt_model):
     shown = text(explain(ssnt_model, "a b c d"))
     for part in ("a b c d → ", "Tree", "Order", "Segments", "Confidence", "the tree", "the order", "bits"):
         assert part in shown
 
 
 def test_text_draws_a_line_for_each_word():
-    shown = text(caterpillar(5)).split("Order\n")[1].splitlines()
+    shown = text(left_branching(5)).split("Order\n")[1].splitlines()
     assert [line.split()[0] for line in shown] == list(words(5))
     assert all(any("\u2800" < sign <= "\u28ff" for sign in line) for line in shown)
 
@@ -90,7 +90,7 @@ def test_text_does_not_control_the_terminal():
     assert "\ufffdevil" in shown
 
 
-def test_names_of_leaves_stand_beside_their_branches():
+def test_labels_of_leaves_are_beside_their_branches():
     nodes = (Node(0, 2, "S", "top", (1, 2)), Node(0, 1, None, "left"), Node(1, 2, None, "right"))
     trace = Trace(("a", "b"), (), order=(0, 1), nodes=nodes)
     places, names = lay_out(trace).nodes, {part.text: part for part in classes(parsed(trace), "label")}
@@ -105,7 +105,7 @@ def test_text_aligns_wide_characters():
     assert lines[1].startswith("     a ")
 
 
-def test_ways_stand_side_by_side_where_they_differ(undecided, exact_model):
+def test_ways_to_decode_are_side_by_side_where_they_differ(undecided, exact_model):
     shown = comparison_text(compare(undecided, "a b c"))
     assert re.search(r"greedy +viterbi +permutation", shown)
     assert "proven" in shown
@@ -139,7 +139,7 @@ def test_words_do_not_overlap():
 
 
 def test_nodes_stand_above_their_children():
-    trace = caterpillar(30)
+    trace = left_branching(30)
     layout = lay_out(trace)
     for place, node in enumerate(trace.nodes):
         assert all(layout.nodes[place][1] < layout.nodes[child][1] for child in node.children)
@@ -147,7 +147,7 @@ def test_nodes_stand_above_their_children():
 
 
 def test_long_sentences_are_drawn():
-    trace = caterpillar(600)  # deeper than Python recurses
+    trace = left_branching(600)  # deeper than Python recurses
     assert "w599" in text(trace)
     assert parsed(trace) is not None
     assert describe(trace).count("<ul") == describe(trace).count("</ul>")
@@ -169,7 +169,7 @@ def test_markup_has_no_inline_style_or_script():
     assert not re.search(r"\sstyle=|<style|<script|\son\w+=", drawn)
 
 
-def test_a_page_asks_nobody_for_anything():
+def test_a_page_loads_nothing():
     page = html(LABELLED)
     addresses = set(re.findall(r"""(?:https?:)?//[^\s"'<)]+""", page))
     assert {address for address in addresses if address.startswith("http")} <= {"http://www.w3.org/2000/svg"}
@@ -177,17 +177,17 @@ def test_a_page_asks_nobody_for_anything():
     assert "default-src 'none'" in page
 
 
-def test_long_words_are_shortened_but_named():
+def test_long_words_are_shortened_but_their_titles_are_complete():
     root = parsed(Trace(("x" * 80,), (), order=(0,)))
     shown = [part.text for part in classes(root, "text")]
     assert shown == [shortened("x" * 80)] * 2
     assert any(part.text == "x" * 80 for part in root.iter() if part.tag.endswith("title"))
 
 
-def test_what_is_seen_is_also_said():
-    said = describe(LABELLED)
-    assert "inverted VP" in said
-    assert "<bdi>a</bdi> <bdi>song</bdi> → <bdi>LIED</bdi>" in said
+def test_screen_readers_are_told_what_is_shown():
+    description = describe(LABELLED)
+    assert "inverted VP" in description
+    assert "<bdi>a</bdi> <bdi>song</bdi> → <bdi>LIED</bdi>" in description
     segments = classes(parsed(LABELLED), "segment")
     assert [part.get("aria-label") for part in segments] == [
         "LIED, from a song",
@@ -222,7 +222,7 @@ def test_accuracy_is_that_of_each_length():
     assert line.get_xydata().tolist() == [[3, 50], [5, 100]]
 
 
-def test_figures_of_what_is_not_there_are_refused():
+def test_figures_without_data_are_refused():
     nothing = Trace(("a",), ("b",))
     with pytest.raises(ValueError, match="no expected matrix"):
         expected_matrix(nothing)

@@ -31,8 +31,8 @@ def client(runs):
         yield client
 
 
-def ask(client, what="explain", **question):
-    return client.post(f"/api/{what}", json={"run": "exact", "sentence": SENTENCE, **question})
+def post(client, operation="explain", **fields):
+    return client.post(f"/api/{operation}", json={"run": "exact", "sentence": SENTENCE, **fields})
 
 
 def plain(value):
@@ -40,21 +40,21 @@ def plain(value):
 
 
 def test_the_api_has_the_types_of_python(client, exact_model):
-    answer = ask(client).json()
+    answer = post(client).json()
     assert answer["trace"] == plain(explain(exact_model, SENTENCE).to_json())
     assert "permalign-picture" in answer["html"]
-    drawn = ask(client, "samples", count=3, seed=5).json()
-    assert [one["trace"] for one in drawn] == plain(
-        [one.to_json() for one in sample(exact_model, SENTENCE, 3, seed=5)]
+    drawn = post(client, "samples", count=3, seed=5).json()
+    assert [answer["trace"] for answer in drawn] == plain(
+        [trace.to_json() for trace in sample(exact_model, SENTENCE, 3, seed=5)]
     )
-    assert ask(client, "compare").json() == plain(compare(exact_model, SENTENCE).to_json())
+    assert post(client, "compare").json() == plain(compare(exact_model, SENTENCE).to_json())
 
 
-def test_given_outputs_checkpoints_and_runs(client):
-    assert ask(client, target="A B C D").json()["trace"]["target_given"]
-    early = ask(client, checkpoint="step-0000000").json()
-    assert early["trace"] != ask(client).json()["trace"]
-    assert ask(client, run="ssnt").status_code == 200
+def test_targets_checkpoints_and_runs_can_be_chosen(client):
+    assert post(client, target="A B C D").json()["trace"]["target_given"]
+    early = post(client, checkpoint="step-0000000").json()
+    assert early["trace"] != post(client).json()["trace"]
+    assert post(client, run="ssnt").status_code == 200
     described = client.get("/api/runs").json()
     assert [run["name"] for run in described] == ["exact", "ssnt"]
     assert described[0]["checkpoints"] == ["best", "step-0000000", "step-0000080"]
@@ -63,14 +63,14 @@ def test_given_outputs_checkpoints_and_runs(client):
 
 def test_predictions_and_pictures(client):
     answers = client.post("/api/predict", json={"run": "exact", "sentences": ["a b", "c"]}).json()
-    assert [one["output"] for one in answers] == ["B A", "C"]
-    picture = ask(client, "svg")
+    assert [answer["output"] for answer in answers] == ["B A", "C"]
+    picture = post(client, "svg")
     assert picture.headers["content-type"] == "image/svg+xml"
     assert picture.text.startswith("<svg")
 
 
 @pytest.mark.parametrize(
-    ("question", "status", "reason"),
+    ("fields", "status", "reason"),
     [
         ({"sentence": "a " * 61}, 422, "61 words, but at most 60"),
         ({"sentence": "a" * 4001}, 422, "4,001 characters, but at most 4,000"),
@@ -85,27 +85,27 @@ def test_predictions_and_pictures(client):
         ({}, 422, "sentence"),
     ],
 )
-def test_wrong_questions_get_clear_answers(client, question, status, reason):
-    answer = client.post("/api/explain", json={"run": "exact", **question})
+def test_wrong_requests_get_clear_answers(client, fields, status, reason):
+    answer = client.post("/api/explain", json={"run": "exact", **fields})
     assert answer.status_code == status
     assert reason in answer.json()["error"]
-    assert ask(client).status_code == 200
+    assert post(client).status_code == 200
 
 
 def test_too_much_at_once_is_refused(client):
-    assert ask(client, "samples", count=17).status_code == 422
+    assert post(client, "samples", count=17).status_code == 422
     many = client.post("/api/predict", json={"run": "exact", "sentences": ["a"] * 17})
     assert "at most 16" in many.json()["error"]
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"[]", b'{"run":"exact","sentence":"\\ud800"}', b""])
-def test_what_is_not_a_question_is_refused(client, body):
+def test_what_is_not_a_request_is_refused(client, body):
     answer = client.post("/api/explain", content=body, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert answer.json()["error"]
 
 
-def test_bodies_that_hide_their_length_are_cut_off(client):
+def test_large_bodies_without_a_declared_length_are_refused(client):
     answer = client.post("/api/explain", content=(b"x" * 1000 for _ in range(100)))
     assert answer.status_code == 413
 
@@ -115,7 +115,7 @@ def test_bodies_that_hide_their_length_are_cut_off(client):
     ["<script>alert(1)</script> a", "שלום a", "👩‍👩‍👧 a", "a\x00b c", "‮a b", "\u200b a", "{{7*7}} $(id)"],
 )
 def test_hostile_sentences_are_only_words(client, sentence):
-    answer = ask(client, sentence=sentence)
+    answer = post(client, sentence=sentence)
     assert answer.status_code == 200
     assert answer.json()["trace"]["source"] == sentence.split()
     assert "<script" not in answer.json()["html"]
@@ -144,7 +144,7 @@ def test_every_answer_has_a_strict_policy(client):
     assert " onclick=" not in page
 
 
-def test_pages_ask_nobody_else(client):
+def test_pages_load_nothing_from_other_hosts(client):
     for path in (
         "/",
         "/api/docs",
@@ -156,7 +156,7 @@ def test_pages_ask_nobody_else(client):
         assert "https://" not in answer.text
 
 
-def test_openapi_describes_all_that_is_there(client):
+def test_openapi_describes_the_whole_api(client):
     described = client.get("/api/openapi.json").json()
     assert set(described["paths"]) == {
         f"/api/{name}" for name in ("runs", "explain", "samples", "compare", "predict", "svg")
@@ -194,14 +194,14 @@ def test_a_flood_is_told_to_wait(runs):
         assert client.get("/").status_code == 200  # the page itself still comes
 
 
-def test_a_bug_is_an_answer_too(runs, monkeypatch):
+def test_an_internal_error_is_answered_without_its_details(runs, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr("permalign.explain.server.application.explain", broken)
     app = application(runs, GENEROUS)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
-        answer = ask(client)
+        answer = post(client)
         assert answer.status_code == 500
         assert "secret" not in answer.text
         assert client.get("/api/runs").status_code == 200
@@ -216,12 +216,12 @@ def test_a_slow_answer_does_not_stop_the_others(runs, monkeypatch):
 
     monkeypatch.setattr("permalign.explain.server.application.explain", slow)
     with client_of(runs, Limits(timeout_seconds=0.5, max_pending=1, burst=200)) as client:
-        answers = [ask(client) for _ in range(4)]
+        answers = [post(client) for _ in range(4)]
         assert {answer.status_code for answer in answers} == {503, 429}
         assert client.get("/api/runs").status_code == 200
         release.set()
         monkeypatch.undo()
         deadline = time.monotonic() + 5
-        while (status := ask(client).status_code) != 200 and time.monotonic() < deadline:
+        while (status := post(client).status_code) != 200 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert status == 200

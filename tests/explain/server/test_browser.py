@@ -1,4 +1,4 @@
-"""The explorer in a real browser: typed into, hovered over, shared, squeezed, attacked."""
+"""The explorer in a real browser: typing, hovering, sharing addresses, narrow windows, hostile input."""
 
 import re
 from urllib.parse import quote
@@ -13,8 +13,8 @@ def type_sentence(page, sentence):
     page.keyboard.press("Enter")
 
 
-def output_of(page, place=0):
-    return page.locator(".panel .output bdi").nth(place)
+def output_of(page, index=0):
+    return page.locator(".panel .output bdi").nth(index)
 
 
 def expect_text(locator, text):
@@ -57,7 +57,7 @@ def test_hovering_over_a_segment_lights_up_its_words(open_page):
     assert page.locator(".lit").count() == 0
 
 
-def test_the_keyboard_reaches_all_that_the_mouse_does(open_page):
+def test_the_keyboard_can_do_what_the_mouse_does(open_page):
     page = open_page(f"?sentence={quote(SENTENCE)}")
     expect_text(output_of(page), "D C B A")
     page.locator(".segment").nth(1).focus()
@@ -71,7 +71,7 @@ def test_the_keyboard_reaches_all_that_the_mouse_does(open_page):
     assert page.locator(".comparison tbody tr").count() == 3
 
 
-def test_what_is_seen_is_also_said(open_page):
+def test_screen_readers_are_told_what_is_shown(open_page):
     page = open_page(f"?sentence={quote(SENTENCE)}")
     expect_text(output_of(page), "D C B A")
     segment = page.locator(".segment").first
@@ -79,16 +79,16 @@ def test_what_is_seen_is_also_said(open_page):
     page.get_by_text("In words").click()
     assert "Read in this order: d c b a" in page.locator("details.words").inner_text()
     for control in page.locator("input, select").all():
-        assert control.evaluate("one => one.labels.length") == 1
+        assert control.evaluate("control => control.labels.length") == 1
     assert page.locator("#message").get_attribute("aria-live") == "polite"
 
 
-def test_samples_slide(open_page):
+def test_the_slider_chooses_a_sample(open_page):
     page = open_page(f"?sentence={quote(SENTENCE)}&checkpoint=step-0000000&sample=1")
     orders = set()
-    for place in range(1, 9):
-        page.get_by_label("Sample").fill(str(place))
-        expect_text(page.locator(".sample .value"), f"{place} of 8")
+    for number in range(1, 9):
+        page.get_by_label("Sample").fill(str(number))
+        expect_text(page.locator(".sample .value"), f"{number} of 8")
         page.locator(".panel:not([aria-busy])").wait_for()
         orders.add(tuple(reordered(page)))
     assert len(orders) > 1  # untrained, so undecided
@@ -115,7 +115,7 @@ def test_two_runs_are_compared(open_page):
     page.wait_for_url("**with=ssnt*")
 
 
-def test_an_output_is_explained(open_page):
+def test_a_given_target_is_explained(open_page):
     page = open_page()
     page.get_by_label("Explain this output instead").fill("A B")
     type_sentence(page, "a b")
@@ -159,9 +159,9 @@ def test_a_narrow_window_does_not_overflow(open_page, width):
     page.locator(".panel:not(.empty)").nth(1).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     scroller = page.locator(".scroller").first
-    cut = scroller.evaluate("one => one.scrollWidth > one.clientWidth")
-    assert cut == (width < 768)  # smaller, then cut off, and that is to be seen
-    assert scroller.evaluate("one => one.classList.contains('cut')") == cut
+    cut = scroller.evaluate("element => element.scrollWidth > element.clientWidth")
+    assert cut == (width < 768)  # a picture shrinks first, and scrolls visibly when it cannot shrink further
+    assert scroller.evaluate("element => element.classList.contains('cut')") == cut
     root, seen = page.locator(".node").first.bounding_box(), scroller.bounding_box()
     assert seen["x"] <= root["x"] <= seen["x"] + seen["width"]
     for button in page.locator("button:visible").all():
@@ -192,37 +192,37 @@ def test_hostile_sentences_are_shown_as_words(open_page, sentence):
     assert shared.get_by_label("Sentence", exact=True).input_value() == sentence
 
 
-def test_ten_thousand_words_are_refused_in_words(open_page):
+def test_ten_thousand_words_are_refused_with_a_reason(open_page):
     page = open_page()
     type_sentence(page, "a " * 10_000)
     message = page.locator("#message.wrong")
     message.wait_for()
     assert re.search(r"10,000 words, but at most 60|has .* characters, but at most", message.inner_text())
-    assert "sentence" not in page.url  # an address is of what was answered
+    assert "sentence" not in page.url  # only what was answered gets into the address
     type_sentence(page, "a b")
     expect_text(output_of(page), "B A")
     assert page.locator("#message").inner_text() == ""
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("query", "message"),
     [
         ("run=nowhere", "There is no run “nowhere” here"),
         ("with=nowhere", "There is no run “nowhere” here"),
         ("checkpoint=step-0000007", "exact has no checkpoint “step-0000007” here"),
     ],
 )
-def test_what_a_shared_address_asks_for_and_is_not_here_is_named(open_page, more, said):
-    page = open_page(f"?sentence={quote(SENTENCE)}&{more}")
+def test_a_shared_address_that_asks_for_something_missing_is_explained(open_page, query, message):
+    page = open_page(f"?sentence={quote(SENTENCE)}&{query}")
     page.locator("#message.wrong").wait_for()
-    assert said in page.locator("#message").inner_text()
+    assert message in page.locator("#message").inner_text()
     assert page.locator(".panel").count() == 0
     page.get_by_role("button", name="Show").click()
     expect_text(output_of(page), "D C B A")
     assert page.locator("#message").inner_text() == ""
 
 
-def test_motion_is_there_and_can_be_had_less(open_page):
+def test_motion_respects_the_users_preference(open_page):
     counting = "document.getAnimations().length"
     lively = open_page(f"?sentence={quote(SENTENCE)}", reduced_motion="no-preference")
     lively.locator(".permalign-picture").wait_for()
@@ -233,18 +233,18 @@ def test_motion_is_there_and_can_be_had_less(open_page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_the_ground(open_page, scheme):
+def test_words_contrast_with_the_background(open_page, scheme):
     page = open_page(f"?sentence={quote(SENTENCE)}", color_scheme=scheme)
     page.locator(".permalign-picture").wait_for()
-    ink = page.locator(".source text").first.evaluate("one => getComputedStyle(one).fill")
-    paper = page.locator(".panel").first.evaluate("one => getComputedStyle(one).backgroundColor")
+    ink = page.locator(".source text").first.evaluate("element => getComputedStyle(element).fill")
+    paper = page.locator(".panel").first.evaluate("element => getComputedStyle(element).backgroundColor")
     assert contrast(ink, paper) > 7
-    quiet = page.locator(".row-name").first.evaluate("one => getComputedStyle(one).fill")
+    quiet = page.locator(".row-name").first.evaluate("element => getComputedStyle(element).fill")
     assert contrast(quiet, paper) > 4.5
 
 
 def contrast(*colours):
-    """The ratio of WCAG 2."""
+    """Return the contrast ratio of WCAG 2."""
     lights = []
     for colour in colours:
         parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
@@ -269,9 +269,9 @@ def test_the_picture_that_is_saved_is_the_one_that_is_shown(open_page, browser, 
     page = open_page(query)
     page.locator(".panel:not([aria-busy]):not(.empty)").wait_for()
     choice = reordered(page)
-    for place in range(1, 9):
-        page.get_by_label("Sample").fill(str(place))
-        expect_text(page.locator(".sample .value"), f"{place} of 8")
+    for number in range(1, 9):
+        page.get_by_label("Sample").fill(str(number))
+        expect_text(page.locator(".sample .value"), f"{number} of 8")
         page.locator(".panel:not([aria-busy])").wait_for()
         if reordered(page) != choice:
             break
@@ -280,7 +280,7 @@ def test_the_picture_that_is_saved_is_the_one_that_is_shown(open_page, browser, 
     download.value.save_as(tmp_path / "picture.svg")
     saved = open_file(browser, tmp_path / "picture.svg", color_scheme="dark")
     assert reordered(saved) == reordered(page) != choice
-    stands_out_on_white(saved)
+    assert_contrast_on_white(saved)
     saved.context.close()
 
 
@@ -290,9 +290,11 @@ def open_file(browser, file, **options):
     return page
 
 
-def stands_out_on_white(page):
-    ink = page.locator(".source text").first.evaluate("one => getComputedStyle(one).fill")
-    paper = page.locator(".permalign-picture").evaluate("one => getComputedStyle(one).backgroundColor")
+def assert_contrast_on_white(page):
+    ink = page.locator(".source text").first.evaluate("element => getComputedStyle(element).fill")
+    paper = page.locator(".permalign-picture").evaluate(
+        "element => getComputedStyle(element).backgroundColor"
+    )
     assert paper == "rgb(255, 255, 255)"
     assert contrast(ink, paper) > 7
 
@@ -303,7 +305,7 @@ def test_a_file_is_as_legible_on_a_dark_system(browser, exact_model, tmp_path):
     file = tmp_path / "picture.svg"
     file.write_text(svg(explain(exact_model, SENTENCE)), "utf-8")
     page = open_file(browser, file, color_scheme="dark")
-    stands_out_on_white(page)
+    assert_contrast_on_white(page)
     page.context.close()
 
 
@@ -330,12 +332,12 @@ def test_a_page_of_its_own_works_without_a_server(browser, exact_model, tmp_path
     file = tmp_path / "page.html"
     file.write_text(html(explain(exact_model, SENTENCE), compare(exact_model, SENTENCE)), "utf-8")
     page = browser.new_page()
-    asked = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
     page.goto(file.as_uri())
     page.locator(".segment").first.hover()
     assert page.locator(".source .word.lit text").first.text_content() == "d"
-    assert asked == [file.as_uri()]
+    assert requests == [file.as_uri()]
     page.close()
 
 

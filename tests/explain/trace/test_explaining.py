@@ -31,7 +31,7 @@ def test_every_model_can_be_explained(reorderer, head):
     if trace.confidence.derivation is not None:
         assert trace.confidence.derivation <= trace.confidence.order + 1e-6
     elif not trace.nodes:
-        assert trace.notes  # says what there is not
+        assert trace.notes  # which say what is missing
     json.dumps(trace.to_json(), allow_nan=False)
 
 
@@ -45,7 +45,7 @@ def test_every_model_explains_a_given_target(reorderer, head):
     json.dumps(trace.to_json(), allow_nan=False)
 
 
-def test_what_is_written_at_the_end_of_a_sentence_is_said(ssnt_model):
+def test_output_written_at_the_end_of_a_sentence_is_noted(ssnt_model):
     trace = explain(ssnt_model, "a", "A B C D")
     for row, end in zip(trace.alignment, trace.at_end, strict=True):
         assert sum(row) + end == pytest.approx(1, abs=1e-4)
@@ -181,7 +181,7 @@ def test_trees_with_other_labels_are_other_trees():
     ).trees_differ
 
 
-def test_what_has_no_distribution_has_no_samples():
+def test_a_reorderer_without_a_distribution_has_no_samples():
     model = make("none", "ssnt")
     assert sample(model, WORDS) == ()
     assert compare(model, WORDS) is None
@@ -199,7 +199,7 @@ def test_three_ways_of_decoding_that_differ(undecided):
     assert comparison.gap == 0
 
 
-def test_ways_that_agree_say_so(exact_model):
+def test_ways_to_decode_that_agree(exact_model):
     comparison = compare(exact_model, "a b")
     assert not comparison.trees_differ
     assert not comparison.outputs_differ
@@ -246,7 +246,7 @@ def test_normal_form_is_explained():
     assert trace.confidence.order == pytest.approx(trace.confidence.derivation, abs=1e-5)
 
 
-def test_wrong_questions_are_named(exact_model):
+def test_wrong_arguments_are_refused(exact_model):
     with pytest.raises(ValueError, match="sentence is empty"):
         explain(exact_model, "  ")
     with pytest.raises(ValueError, match="target is empty"):
