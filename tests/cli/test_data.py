@@ -107,7 +107,7 @@ def test_make_writes_once(permalign, own, tmp_path):
     ]
     again = permalign("data", "make", "own", "--path", own, "--out", out)
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert permalign("data", "make", "own", "--path", own, "--out", out, "--force").returncode == 0
 
 
@@ -116,8 +116,8 @@ def test_make_writes_once(permalign, own, tmp_path):
     [
         (("show", "tatoba", "iid/train"), "did you mean 'tatoeba'?"),
         (("show", "en-ja", "iid/trian"), "did you mean 'iid/train'?"),
-        (("stats", "en-ja", "--seed", "3"), "The task en-ja has no option --seed"),
-        (("stats", "own"), "The task own needs --path"),
+        (("stats", "en-ja", "--seed", "3"), "the task en-ja has no option --seed"),
+        (("stats", "own"), "the task own needs --path"),
         (("fetch", "en-jp"), "did you mean 'en-ja'?"),
         (("show", "en-ja"), "Missing argument"),
         (("list", "--colour"), "No such option"),

@@ -126,8 +126,8 @@ def _written(form):
     ("options", "words"),
     [
         ({"depth": 2}, "depth is 2; a single digit has depth 3 already"),
-        ({"depth": 204, "longest": 5_000}, "depth is 204; 203 is the most"),
-        ({"depth": 20, "longest": 60}, "longest is 60, but depth 20 takes at least 69 tokens"),
+        ({"depth": 204, "max_length": 5_000}, "depth is 204; 203 is the most"),
+        ({"depth": 20, "max_length": 60}, "max_length is 60, but depth 20 takes at least 69 tokens"),
         ({"notation": "infix"}, "notation is 'infix'; expected 'postfix' or 'prefix'"),
     ],
 )
@@ -173,13 +173,13 @@ def test_generated_and_published_notations_agree(data_dir):
     [
         (b"(1+2)\t(+12)\n", "line 1: expected 3 tab-separated columns, found 2"),
         (b"1\t1\t1\n(1+2)\t(+12)\t(+12)\n", r"line 2: '\(\+12\)' should be '\(12\+\)'"),
-        (b"(1+2\t(+12)\t(12+)\n", "line 1: .* is no infix expression: the expression ends after 4 char"),
+        (b"(1+2\t(+12)\t(12+)\n", "line 1: .* is not an infix expression: the expression ends after 4 char"),
         (b"(1+2))\t\t\n", r"line 1: .*character 6, '\)', stands where the end should"),
         (b"(1+)\t\t\n", "line 1: .*stands where a digit or"),
         (b"(12)\t\t\n", "line 1: .*character 3, '2', stands where an operator should"),
         (b"(1+2+3)\t\t\n", r"line 1: .*character 5, '\+', stands where '\)' should"),
         (b"(1%2)\t\t\n", "line 1: .*'%', is no digit"),
-        (b"(" * 300_000 + b"\t\t\n", "line 1: '[(]{77}...' is no infix expression: .*inside one another"),
+        (b"(" * 300_000 + b"\t\t\n", "line 1: '[(]{77}...' is not an infix expression: .*inside one another"),
         (b"1\t1\t1\n\n", "line 2: the line is empty"),
         (b"1\t1\t1\r\n", "line 1: .*carriage return"),
         (b"\xef\xbb\xbf1\t1\t1\n", "line 1: .*byte order mark"),

@@ -246,7 +246,7 @@ def test_a_file_that_is_there_is_checked_and_kept(get, server, path):
     assert get("good") == [path]
     assert server.requests == []
     path.write_bytes(b"mine")
-    with pytest.raises(DataError, match="is not the file to download"):
+    with pytest.raises(DataError, match="is not the expected file"):
         get("good")
     assert path.read_bytes() == b"mine"
 

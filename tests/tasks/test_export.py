@@ -47,7 +47,7 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     target = tmp_path / "len" / "train.jsonl"
     target.parent.mkdir()
     target.write_text("mine")
-    with pytest.raises(DataError, match=r"train\.jsonl: is there already"):
+    with pytest.raises(DataError, match=r"train\.jsonl: already exists"):
         write_task(Toy(), tmp_path)
     assert target.read_text() == "mine"
     assert not (tmp_path / "iid").exists()
@@ -96,7 +96,7 @@ def test_a_condition_without_train_has_nothing_unseen():
 def test_statistics_count_what_training_does_not_show():
     train, _, test = task_statistics(Toy())
     assert (train.split, train.examples) == ("iid/train", 2)
-    assert (train.source.mean_length, train.source.longest, train.source.vocabulary) == (1.5, 2, 2)
+    assert (train.source.mean_length, train.source.max_length, train.source.vocab_size) == (1.5, 2, 2)
     assert train.source.unseen == 0
     assert test.source.unseen == pytest.approx(2 / 3)
     assert test.target.unseen == 0

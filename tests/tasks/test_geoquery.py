@@ -216,7 +216,7 @@ def test_any_language_works_without_code(corpus, tmp_path):
     [
         ("answer(river(all)", "the bracket opened by token 2 is never closed"),
         ("answer(river(all)))", r"token 8 is '\)', but no bracket is open"),
-        ("answer(stream(all))", "There is no function 'stream'"),
+        ("answer(stream(all))", "unknown function 'stream'"),
         ("answer(len(city(all)))", "'city' with 1 argument may not stand there"),
         ("answer(exclude(river(all)))", "'exclude' with 1 argument may not stand there"),
         ("answer(river(riverid(all)))", "does not name an entity"),
@@ -239,7 +239,7 @@ def test_programs_that_cannot_be_understood_are_refused_with_their_line(corpus, 
     ("content", "words"),
     [
         ("", "line 1: the file is empty"),
-        (GOOD + GOOD, "line 7: id 0 was there before"),
+        (GOOD + GOOD, "line 7: id 0 occurs twice"),
         (GOOD.replace("id:0", "id:zero"), "line 1: the id is 'zero'; expected a number"),
         (GOOD.replace("nl:name a river", "nl: "), "line 2: the question is empty"),
         (GOOD.replace("mrl:", "lambda:"), "line 3: expected a line `mrl:...` as line 3 of a block"),

@@ -130,7 +130,7 @@ def test_what_cannot_be_read_says_where_and_what_was_expected(tokens, words):
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (Program("fly"), "There is no function 'fly'"),
+        (Program("fly"), "unknown function 'fly'"),
         (Program("walk", (Program("walk"),)), r"'walk' with 0 arguments may not stand there \(function 2\)"),
         (Program("twice", (Program("walk"), Program("run"))), "'twice' with 2 arguments may not stand there"),
         (Program("turn"), "'turn' with 0 arguments may not stand there"),

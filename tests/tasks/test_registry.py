@@ -28,9 +28,9 @@ def test_a_task_is_made_without_its_data(tmp_path):
     [
         ("tatoba", {}, "unknown task 'tatoba'; did you mean 'tatoeba'?"),
         ("???", {}, "unknown task '???'. Choose from: "),
-        ("en-ja", {"depth": 3}, "The task en-ja has no option --depth. It takes: --data-dir."),
-        ("zh-en", {"source_file": "x"}, "The task zh-en needs --target-file."),
-        ("aligned", {}, "The task aligned needs --source-file and --target-file."),
+        ("en-ja", {"depth": 3}, "the task en-ja has no option --depth; choose from: --data-dir."),
+        ("zh-en", {"source_file": "x"}, "the task zh-en needs --target-file."),
+        ("aligned", {}, "the task aligned needs --source-file and --target-file."),
     ],
 )
 def test_a_wrong_choice_says_what_there_is(name, options, words):

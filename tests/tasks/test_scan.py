@@ -135,12 +135,12 @@ def test_an_unknown_split_is_named():
     [
         ("IN: walk OUT: I_WALK\nwalk\tI_WALK\n", "line 2: expected `IN: <command> OUT: <actions>`"),
         ("IN: walk\n", "line 1: expected `IN:"),
-        ("IN: fly OUT: I_FLY\n", "line 1: 'fly' is no command of SCAN"),
+        ("IN: fly OUT: I_FLY\n", "line 1: 'fly' is not a command of SCAN"),
         ("IN: walk OUT: I_RUN\n", "line 1: the actions of 'walk' should be 'I_WALK'"),
-        ("IN: walk OUT: I_WALK\nIN: walk OUT: I_WALK\n", "line 2: 'walk' was there before"),
+        ("IN: walk OUT: I_WALK\nIN: walk OUT: I_WALK\n", "line 2: 'walk' occurs twice"),
         ("IN: walk OUT: I_WALK\r\n", "line 1: .*carriage return"),
         ("IN: walk OUT: I_WALK\n\nIN: run OUT: I_RUN\n", "line 2: the line is empty"),
-        ("IN: " + "walk " * 100_000 + "OUT: I_WALK\n", "line 1: 'walk .{70,80}\\.\\.\\.' is no command"),
+        ("IN: " + "walk " * 100_000 + "OUT: I_WALK\n", "line 1: 'walk .{70,80}\\.\\.\\.' is not a command"),
     ],
 )
 def test_malformed_files_are_refused_with_their_line(empty, content, words):

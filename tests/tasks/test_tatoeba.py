@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from permalign.errors import DataError, PermalignError
-from permalign.tasks.tatoeba import Tatoeba, chinese_cutter, cut_english, read_tatoeba
+from permalign.tasks.tatoeba import Tatoeba, chinese_tokenizer, read_tatoeba, tokenize_english
 from permalign.tasks.text_files import read_table
 
 
@@ -41,11 +41,11 @@ def test_the_sizes_and_what_was_left_out(tatoeba):
     ],
 )
 def test_english_is_cut_into_words_clitics_and_punctuation(text, tokens):
-    assert " ".join(cut_english(text)) == tokens
+    assert " ".join(tokenize_english(text)) == tokens
 
 
 def test_chinese_is_simplified_lower_cased_and_cut():
-    assert chinese_cutter()("你要這件T恤　嗎？") == ("你", "要", "这件", "t", "恤", "吗", "？")
+    assert chinese_tokenizer()("你要這件T恤　嗎？") == ("你", "要", "这件", "t", "恤", "吗", "？")
 
 
 def test_another_list_does_not_fit_the_splits(tmp_path):
@@ -78,4 +78,4 @@ def test_a_malformed_line_is_named(tmp_path, line, words):
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "opencc", None)
     with pytest.raises(PermalignError, match=r'needs opencc: pip install "permalign\[translation\]"'):
-        chinese_cutter()
+        chinese_tokenizer()

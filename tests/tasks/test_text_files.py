@@ -107,7 +107,7 @@ def test_columns_of_the_same_name_are_refused(write):
 
 
 def test_a_file_without_its_header_is_refused(write):
-    with pytest.raises(DataError, match="expected a line that names the columns"):
+    with pytest.raises(DataError, match="expected a header with the names of the columns"):
         read_table(write(b""), header=True)
 
 

@@ -86,7 +86,7 @@ def test_aligned_files_are_cut_by_seed(aligned):
 
 def test_what_is_left_out_is_counted(aligned):
     paths = aligned(["a", "", "a b", "a b c", "a b c d", "a b c d e"], ["x", "y", "", "x", "x", "x"])
-    task = Aligned(*paths, shortest=2, longest=4, dev_size=0, test_size=1)
+    task = Aligned(*paths, min_length=2, max_length=4, dev_size=0, test_size=1)
     assert sizes(task) == {"iid/train": 1, "iid/dev": 0, "iid/test": 1}
     (note,) = task.notes
     assert note.endswith("left out 2 pairs with an empty side and 2 by length, kept 2.")

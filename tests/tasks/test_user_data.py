@@ -38,7 +38,7 @@ def test_a_whole_surrogate_pair_is_a_character(write):
 
 def test_tab_separated_values_without_splits_are_cut_by_seed(write):
     rows = "".join(f"{'w ' * (i % 5 + 1)}\tt{i}\n" for i in range(20))
-    task = UserData(write("own.tsv", "source\ttarget\n" + rows), longest_in_train=3)
+    task = UserData(write("own.tsv", "source\ttarget\n" + rows), max_train_length=3)
     assert [len(task.examples(split)) for split in task.splits] == [16, 2, 2, 12, 4, 4]
     assert {len(example.source) for example in task.examples("len/test")} <= {4, 5}
 
@@ -54,7 +54,7 @@ def test_splits_in_the_data_win_over_sizes_and_say_so(write):
     assert UserData(path).notes == ()
     task = UserData(path, test_size=1)
     assert [len(task.examples(split)) for split in task.splits] == [1, 1, 0]
-    assert task.notes[0].endswith("the sizes asked for do not count.")
+    assert task.notes[0].endswith("dev_size, test_size and max_train_length are ignored.")
 
 
 def test_a_folder_has_one_file_for_each_split(write, tmp_path):
@@ -72,7 +72,7 @@ def test_a_folder_has_one_file_for_each_split(write, tmp_path):
         ("own.jsonl", "[" * 100_000 + "\n", 1, "the line is not JSON"),
         ("own.jsonl", '{"source": "\\ud83d", "target": "b"}\n', 1, "half of a surrogate pair"),
         ("own.jsonl", "[1]\n", 1, "expected a JSON object with source and target, found a list"),
-        ("own.jsonl", '{"source": "a"}\n', 1, "there is no 'target' (found: source)"),
+        ("own.jsonl", '{"source": "a"}\n', 1, "there is no column 'target' (found: source)"),
         (
             "own.jsonl",
             '{"source": "a", "target": 3}\n',
@@ -92,10 +92,10 @@ def test_a_folder_has_one_file_for_each_split(write, tmp_path):
             "own.jsonl",
             '{"source": "a", "target": "b", "len": "dev"}\n{"source": "a", "target": "b"}\n',
             2,
-            "expected the same split fields as in the lines before (len), found none",
+            "expected the same split columns as in the lines before (len), found none",
         ),
         ("own.tsv", "source\ttarget\na\tb\tc\n", 2, "expected 2 tab-separated columns, found 3"),
-        ("own.tsv", "quelle\tziel\na\tb\n", 2, "there is no 'source' (found: quelle, ziel)"),
+        ("own.tsv", "quelle\tziel\na\tb\n", 2, "there is no column 'source' (found: quelle, ziel)"),
     ],
 )
 def test_malformed_lines_are_named(write, name, text, line, words):
@@ -121,12 +121,12 @@ def test_a_file_without_examples_is_refused(write, name, text, words):
 
 
 def test_a_folder_without_or_with_too_many_files_is_refused(write, tmp_path):
-    with pytest.raises(DataError, match="there is no file that ends in"):
+    with pytest.raises(DataError, match="the folder has no file that ends in"):
         UserData(tmp_path).examples("iid/train")
     for name in ("train.jsonl", "train.tsv"):
         write(name, json.dumps({"source": "a", "target": "b"}))
     with pytest.raises(
-        DataError, match="does not fit: a folder has at most one file for each of train, dev, test"
+        DataError, match="is not expected here: a folder has at most one file for each of train, dev, test"
     ):
         UserData(tmp_path).examples("iid/train")
 
@@ -142,5 +142,5 @@ def test_the_documentation_corpus(data_dir):
 def test_a_key_that_stands_twice_is_refused(tmp_path):
     path = tmp_path / "own.jsonl"
     path.write_text('{"source": "a", "target": "b"}\n{"source": "a", "source": "c", "target": "b"}\n')
-    with pytest.raises(DataError, match=r"line 2: the key 'source' stands there twice"):
+    with pytest.raises(DataError, match=r"line 2: the key 'source' occurs twice"):
         UserData(path).examples("iid/train")

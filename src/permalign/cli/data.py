@@ -194,7 +194,7 @@ def _block(example: Example) -> str:
 
 def _cells(side: SideStatistics) -> tuple[str, str, str, str]:
     unseen = "-" if side.unseen is None else f"{side.unseen:.1%}"
-    return f"{side.mean_length:.1f}", f"{side.longest}", f"{side.vocabulary}", unseen
+    return f"{side.mean_length:.1f}", f"{side.max_length}", f"{side.vocab_size}", unseen
 
 
 def _print_notes(task: Task) -> None:

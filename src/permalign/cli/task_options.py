@@ -39,12 +39,12 @@ TASK_OPTIONS: dict[str, Any] = {
     "target_file": Annotated[
         Path | None, typer.Option(help="aligned, zh-en: target text, aligned line by line.")
     ],
-    "shortest": Annotated[int | None, typer.Option(help="aligned, zh-en: leave out shorter pairs.", min=1)],
+    "min_length": Annotated[int | None, typer.Option(help="aligned, zh-en: leave out shorter pairs.", min=1)],
     "max_length": Annotated[
         int | None,
         typer.Option(help="aligned, zh-en: leave out longer pairs; arithmetic: with --depth, too.", min=1),
     ],
-    "longest_in_train": Annotated[
+    "max_train_length": Annotated[
         int | None,
         typer.Option(help="aligned, zh-en, own: longest training example of the len split.", min=1),
     ],

@@ -30,7 +30,7 @@ _ENCODER = {
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "run": {},
-    "task": {"longest": "max_length"},
+    "task": {"longest": "max_length", "shortest": "min_length", "longest_in_train": "max_train_length"},
     "text": {},
     "side": {"minimum_count": "min_frequency", "size": "vocab_size", "names": "link_entities"},
     "model": {"back": "inverse", "together": "ensemble_size"},

@@ -158,9 +158,9 @@ def _expressions(path: Path, rows: Sequence[tuple[int, tuple[str, ...]]]) -> Ite
         try:
             expression = read_infix(infix)
         except ValueError as error:
-            raise DataError(f"{excerpt(infix)} is no infix expression: {error}", path, number) from None
+            raise DataError(f"{excerpt(infix)} is not an infix expression: {error}", path, number) from None
         expected = ("".join(expression.tokens("prefix")), "".join(expression.tokens("postfix")))
-        for found, wanted in zip((prefix, postfix), expected, strict=True):
-            if found != wanted:
-                raise DataError(f"{excerpt(found)} should be {excerpt(wanted)}.", path, number)
+        for written, correct in zip((prefix, postfix), expected, strict=True):
+            if written != correct:
+                raise DataError(f"{excerpt(written)} should be {excerpt(correct)}.", path, number)
         yield expression

@@ -1,4 +1,4 @@
-"""What every task is made of: examples in named splits, and a judgement of answers."""
+"""The base class of tasks: examples in named splits, and what counts as correct."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ class Example:
     """A sentence and its output, both as tokens.
 
     Attributes:
-        source: the tokens a model reads.
-        target: the tokens it should write.
-        id: names the example within its task.
-        meta: whatever else the task knows about it (its entities, its depth, who wrote it).
+        source: the tokens of the input.
+        target: the tokens of the expected output.
+        id: the name of the example within its task.
+        meta: further information, such as entities, depth or authors.
     """
 
     source: tuple[str, ...]
@@ -25,14 +25,14 @@ class Example:
 
 
 class Task(ABC):
-    """Named splits of examples, and what counts as a correct answer to each.
+    """Named splits of examples, and what counts as a correct output for each.
 
     A split's name is ``condition/part``: ``iid/train``, ``len/test``.
 
     Attributes:
-        name: what the command line calls the task.
-        description: what it is about, in one line.
-        metric: what its results are reported in.
+        name: the name of the task on the command line and in configurations.
+        description: a description of one line.
+        metric: the metrics that results are reported in.
     """
 
     name: str
@@ -41,33 +41,33 @@ class Task(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know before comparing results: a split that is not the published one, lines left out."""
+        """Remarks for whoever compares results, such as unpublished splits or lines left out."""
         return ()
 
     @property
     def grammar(self) -> Grammar | None:
-        """The grammar of the outputs, for decoding that keeps to it; `None` if there is none."""
+        """The grammar of the outputs, for constrained decoding; None if there is none."""
         return None
 
     @property
     def entities(self) -> Mapping[str, str]:
-        """Names that its sentences may have, each with a word for the kind of what it names; none if it knows none."""
+        """The entities that sentences may mention, for entity linking: the kind of each by its name."""
         return {}
 
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
-        """The names `examples` takes, in reading order."""
+        """The names of the splits, in reading order."""
 
     @abstractmethod
     def examples(self, split: str) -> Sequence[Example]:
-        """The examples of one split, always in the same order; an unknown name is a `ValueError`."""
+        """The examples of a split, always in the same order; an unknown name raises a `ValueError`."""
 
     def answer(self, example: Example, output: Sequence[str]) -> str:
-        """The full answer that a model's output stands for: brackets, entities and all.
+        """The complete answer for an output, such as a program with its brackets and entities restored.
 
         Raises:
-            ValueError: the output stands for no answer.
+            ValueError: the output cannot be completed.
         """
         return " ".join(output)
 
@@ -76,5 +76,5 @@ class Task(ABC):
         return tuple(output) == example.target
 
     def unknown_split(self, split: str) -> ValueError:
-        """The error for a name that is none of `splits`."""
+        """The error for an unknown split."""
         return ValueError(f"{self.name} has no split {split!r}; choose one of {', '.join(self.splits)}.")

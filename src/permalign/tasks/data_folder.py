@@ -1,8 +1,8 @@
-"""Where the files of a dataset lie.
+"""Locate the files of datasets.
 
-There is one root folder with one folder for each dataset in it, and the upstream files in those under their
-own names. The root is the argument ``data_dir``, else the environment variable ``PERMALIGN_DATA``, else a
-folder in the user's cache; `permalign data fetch` writes to the same place that everything else reads.
+The data folder has one subfolder per dataset, which holds the upstream files under their own names. It is the argument
+``data_dir``, else the environment variable ``PERMALIGN_DATA``, else a folder in the user's cache. `permalign data
+fetch` writes to the same folder that everything else reads from.
 """
 
 import os
@@ -16,13 +16,13 @@ ENVIRONMENT_VARIABLE = "PERMALIGN_DATA"
 
 
 def data_root(data_dir: str | Path | None = None) -> Path:
-    """The folder that holds one folder for each dataset; it need not exist."""
+    """The folder with one subfolder per dataset; it need not exist."""
     chosen = data_dir or os.environ.get(ENVIRONMENT_VARIABLE)
     return Path(chosen).expanduser() if chosen else cache_folder() / "data"
 
 
 def cache_folder() -> Path:
-    """The user's cache folder for permalign, by the custom of the operating system."""
+    """The user's cache folder for permalign, by the convention of the operating system."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA")
         return (Path(base) if base else Path.home() / "AppData" / "Local") / "permalign"
@@ -33,10 +33,10 @@ def cache_folder() -> Path:
 
 
 def dataset_file(folder: str, name: str, data_dir: str | Path | None = None) -> Path:
-    """The path of one upstream file, for example ``dataset_file("scan", "tasks_train_simple.txt")``.
+    """The path of an upstream file, for example ``dataset_file("scan", "tasks_train_simple.txt")``.
 
     Raises:
-        DataError: the file is not there; the message says where to place it and how to download it.
+        DataError: the file does not exist; the message says where to place it and how to download it.
     """
     path = data_root(data_dir) / folder / name
     if path.is_file():

@@ -1,7 +1,7 @@
-"""Downloading the files of the catalogue.
+"""Download datasets.
 
-A file is written under a name that ends in ``.part`` and gets its own name only after its checksum was
-right, so that nothing ever reads half a file. A download that was cut short goes on where it stopped.
+A file is written under a name that ends in ``.part``, and renamed once its checksum is verified, so that incomplete
+files are never read. An interrupted download is resumed where it stopped.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from permalign.tasks.data_folder import data_root
 from permalign.tasks.download_catalogue import DOWNLOADS, Download, RemoteFile
 
 Progress = Callable[[RemoteFile, int], None]
-"""Called with a file and how many of its bytes are there."""
+"""Called with a file and the number of its bytes downloaded so far."""
 
 _CHUNK = 1 << 16
 _FINAL_ANSWERS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
@@ -29,12 +29,12 @@ _FINAL_ANSWERS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long to try.
+    """Timeouts and retries.
 
     Attributes:
-        timeout: seconds without a byte after which a connection counts as stalled.
-        attempts: how often to try before giving up; at least once.
-        pause: seconds before the second attempt; doubled each time.
+        timeout: the seconds without a byte after which a connection counts as stalled.
+        attempts: the number of attempts, at least 1.
+        pause: the seconds before the second attempt; doubled for each further one.
     """
 
     timeout: float = 30.0
@@ -43,7 +43,7 @@ class Patience:
 
 
 class _AttemptFailedError(Exception):
-    """One attempt came to nothing; unless this is ``final``, another one may succeed."""
+    """One attempt failed; unless it is ``final``, another one may succeed."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -51,11 +51,11 @@ class _AttemptFailedError(Exception):
 
 
 class _RangeRefusedError(_AttemptFailedError):
-    """The server has fewer bytes than are there already, so these are of another file."""
+    """The server has fewer bytes than were downloaded already, so those belong to another file."""
 
 
 def find_download(name: str) -> Download:
-    """The download of that name, or a `UsageError` that names the nearest."""
+    """The download of a given name; an unknown name raises a `UsageError` that suggests the nearest."""
     for download in DOWNLOADS:
         if download.name == name:
             return download
@@ -69,11 +69,11 @@ def fetch(
     progress: Progress | None = None,
     patience: Patience | None = None,
 ) -> list[Path]:
-    """Bring all files of a download to their folder; those already there are only checked.
+    """Download all files of a dataset to their folder; existing files are only verified.
 
     Raises:
-        PermalignError: a file could not be downloaded, or another one has its name. The message says which
-            file to place where.
+        PermalignError: a file cannot be downloaded, or a different file has its name. The message says which file to
+            place where.
     """
     folder = data_root(data_dir) / download.folder
     return [
@@ -83,13 +83,16 @@ def fetch(
 
 
 def fetch_file(file: RemoteFile, path: Path, progress: Progress, patience: Patience) -> Path:
-    """Bring one file to ``path``, unless it is there already."""
+    """Download one file to ``path``, unless it exists."""
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             _try_repeatedly(file, path, progress, patience)
         elif not path.is_file() or _sha256(path) != file.sha256:
-            raise DataError("is there already, but is not the file to download. Move it away.", path)
+            raise DataError(
+                "exists, but is not the expected file (its checksum differs). Remove it, and download again.",
+                path,
+            )
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"cannot be read or written ({reason}).", error.filename or path) from error
@@ -112,7 +115,7 @@ def _try_repeatedly(file: RemoteFile, path: Path, progress: Progress, patience: 
 
 
 def _complete(file: RemoteFile, part: Path, progress: Progress, timeout: float) -> None:
-    """Download what is missing of the file, and check the whole."""
+    """Download the missing rest of a file, and verify its checksum."""
     have = part.stat().st_size if part.exists() else 0
     if have > file.size:
         part.unlink()
@@ -127,11 +130,11 @@ def _complete(file: RemoteFile, part: Path, progress: Progress, timeout: float) 
         raise _AttemptFailedError(f"the connection ended after {have:,} of {file.size:,} bytes")
     if have > file.size or _sha256(part) != file.sha256:
         part.unlink()
-        raise _AttemptFailedError("the file there is not the expected one (its checksum differs)")
+        raise _AttemptFailedError("the server's file is not the expected one (its checksum differs)")
 
 
 def _download(file: RemoteFile, part: Path, have: int, progress: Progress, timeout: float) -> int:
-    """Append what the server sends to the part; how many bytes it has then."""
+    """Append what the server sends to the part; returns its new size in bytes."""
     with _open(file, have, timeout) as response:
         if have and not _continues(response, have):
             have = 0
@@ -166,7 +169,7 @@ def _open(file: RemoteFile, have: int, timeout: float) -> HTTPResponse:
 
 
 def _continues(response: HTTPResponse, have: int) -> bool:
-    """Whether the server sends only the rest, from the byte that was asked for."""
+    """Whether the server sends only the rest of the file, from the requested byte on."""
     return response.status == HTTPStatus.PARTIAL_CONTENT and response.headers.get(
         "Content-Range", ""
     ).startswith(f"bytes {have}-")
@@ -189,9 +192,9 @@ def _sha256(path: Path) -> str:
 def _given_up(file: RemoteFile, path: Path, reason: str) -> PermalignError:
     return PermalignError(
         f"Could not download {file.url}: {reason}.\n"
-        f"Try again later, or get the file elsewhere (sha256 {file.sha256}) and place it at {path}"
+        f"Try again later, or get the file from elsewhere (sha256 {file.sha256}) and place it at {path}"
     )
 
 
 def _no_progress(file: RemoteFile, have: int) -> None:
-    """Say nothing."""
+    """Ignore the progress."""

@@ -1,7 +1,7 @@
-"""What `permalign data fetch` can download: addresses pinned to a commit, checksums and licences.
+"""The datasets that `permalign data fetch` can download: URLs pinned to a commit, checksums and licences.
 
-The package ships none of this data. Each licence sentence repeats what the source says of itself; whoever
-downloads decides whether it allows their use.
+The package ships none of this data. Licences are quoted from the sources; whoever downloads the data decides whether
+they allow the intended use.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ class RemoteFile:
     """One file to download.
 
     Attributes:
-        name: its path within the dataset's folder.
-        url: where it is, at a commit that cannot change.
-        sha256: the checksum of its bytes.
-        size: how many bytes it has.
+        name: the path within the dataset's folder.
+        url: the URL, pinned to a commit.
+        sha256: the checksum.
+        size: the size in bytes.
     """
 
     name: str
@@ -29,10 +29,10 @@ class Download:
     """The files of one dataset.
 
     Attributes:
-        name: what `permalign data fetch` calls it.
-        folder: the folder of the data root that its files go to.
-        licence: what the source says about its use.
-        files: what is downloaded.
+        name: the name that `permalign data fetch` accepts.
+        folder: the subfolder of the data folder that the files are stored in.
+        licence: the licence as stated by the source.
+        files: the files to download.
     """
 
     name: str
@@ -205,7 +205,7 @@ DOWNLOADS = (
 
 
 def download_of(folder: str, name: str) -> Download | None:
-    """The download that brings the file ``name`` of ``folder``, if there is one."""
+    """The download that contains the file ``name`` of ``folder``, if there is one."""
     for download in DOWNLOADS:
         if download.folder == folder and any(file.name == name for file in download.files):
             return download

@@ -10,24 +10,24 @@ from permalign.tasks.base import Example, Task
 
 
 def write_task(task: Task, folder: str | Path, *, overwrite: bool = False) -> list[Path]:
-    """Write each split to ``folder/condition/part.jsonl``; the paths, in the order of the splits.
+    """Write each split to ``folder/condition/part.jsonl``; returns the paths, in the order of the splits.
 
-    Every file appears complete or not at all. Nothing that is there is touched unless ``overwrite`` is set.
+    Files are written atomically. Existing files are replaced only if ``overwrite`` is set.
 
     Raises:
-        DataError: a file is there already, or cannot be written.
+        DataError: a file already exists, or cannot be written.
     """
     paths = {split: Path(folder) / f"{split}.jsonl" for split in task.splits}
     for path in paths.values():
         if path.exists() and not overwrite:
-            raise DataError("is there already. Choose another folder, or overwrite it with --force.", path)
+            raise DataError("already exists. Choose another folder, or overwrite it with --force.", path)
     for split, path in paths.items():
         write_lines(path, (example_line(example) for example in task.examples(split)))
     return list(paths.values())
 
 
 def example_line(example: Example) -> str:
-    """One example as a line of JSON, without its line end.
+    """One example as a line of JSON, without the line end.
 
     >>> example_line(Example(("wie", "geht", "es"), ("how are you",), "7"))
     '{"id": "7", "source": "wie geht es", "target": ["how are you"]}'
@@ -43,6 +43,6 @@ def example_line(example: Example) -> str:
 
 
 def _joined(tokens: Sequence[str]) -> str | list[str]:
-    """The tokens as one string where that can be undone, which is the easier to read."""
+    """The tokens as one string, which is easier to read, if splitting it restores them; else as a list."""
     text = " ".join(tokens)
     return text if text.split() == list(tokens) else list(tokens)

@@ -98,10 +98,10 @@ def _shape_counts(nesting: int, size: int) -> tuple[list[list[int]], list[list[i
 
 
 def _weighted(weights: Sequence[int], generator: Random) -> int:
-    """A place in the list, in proportion to the weights."""
+    """An index, drawn in proportion to the weights."""
     number = below(sum(weights), generator)
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         number -= weight
         if number < 0:
-            return place
+            return index
     raise AssertionError("a number below the sum lies in one of the weights")

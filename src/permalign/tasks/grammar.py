@@ -266,7 +266,7 @@ class Grammar:
             state = self._after_node((state,), function, arity) if state else None
             if state is None:
                 if function not in self._rules_of:
-                    raise GrammarError(f"There is no function {excerpt(function)}.")
+                    raise GrammarError(f"unknown function {excerpt(function)}.")
                 arguments = "1 argument" if arity == 1 else f"{arity} arguments"
                 raise GrammarError(
                     f"{function!r} with {arguments} may not stand there (function {position})."

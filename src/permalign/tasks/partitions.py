@@ -1,8 +1,7 @@
-"""Tasks whose splits are partitions of one pool of examples, and the ways to cut it.
+"""Tasks that partition one set of examples into train, dev and test, and ways to make such partitions.
 
-A cut gives each part (``train``, ``dev``, ``test``) the places of its examples in the pool, in the order of
-the pool. Cuts are drawn from a seed, or follow from a length, or were drawn once and are shipped as lists of
-numbers, so that everybody has the same ones.
+A partition maps each part (``train``, ``dev``, ``test``) to the indices of its examples. Partitions are random (from a
+seed), or by length, or shipped with the package as lists of indices, so that everybody has the same ones.
 """
 
 import json
@@ -26,7 +25,7 @@ Partition = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class PartitionedExamples:
-    """All examples of a task, for each condition (``iid``, ``len``) its cut, and what was left out."""
+    """All examples of a task, the partition of each condition (``iid``, ``len``), and notes on what was left out."""
 
     examples: Sequence[Example]
     partitions: Mapping[str, Partition]
@@ -35,17 +34,17 @@ class PartitionedExamples:
     def part(self, split: str) -> list[Example]:
         """The examples of the split ``condition/part``."""
         condition, _, part = split.partition("/")
-        return [self.examples[place] for place in self.partitions[condition][part]]
+        return [self.examples[index] for index in self.partitions[condition][part]]
 
 
 class PartitionedTask(Task):
-    """A task that is read once, when its examples are first asked for, and then cut."""
+    """A task whose examples are read once, on first use, and partitioned."""
 
     conditions: tuple[str, ...]
 
     @abstractmethod
     def _load(self) -> PartitionedExamples:
-        """Read the examples and cut them; called once."""
+        """Read and partition the examples; called once."""
 
     @cached_property
     def data(self) -> PartitionedExamples:
@@ -54,7 +53,7 @@ class PartitionedTask(Task):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out on reading."""
+        """What was left out when the data was read."""
         return self.data.notes
 
     @property
@@ -63,14 +62,14 @@ class PartitionedTask(Task):
         return tuple(f"{condition}/{part}" for condition in self.conditions for part in PARTS)
 
     def examples(self, split: str) -> Sequence[Example]:
-        """The examples of one split, in the order of the pool."""
+        """The examples of one split."""
         if split not in self.splits:
             raise self.unknown_split(split)
         return self.data.part(split)
 
 
 def random_partition(size: int, dev: int, test: int, seed: int) -> dict[str, list[int]]:
-    """Draw ``dev`` and ``test`` of ``size`` places without replacement; the rest is ``train``.
+    """Draw ``dev`` and ``test`` indices out of ``size`` at random; the rest is ``train``.
 
     >>> random_partition(6, 1, 2, seed=0)
     {'train': [0, 3, 5], 'dev': [4], 'test': [1, 2]}
@@ -78,19 +77,19 @@ def random_partition(size: int, dev: int, test: int, seed: int) -> dict[str, lis
     if dev < 0 or test < 0 or dev + test >= size:
         raise ValueError(f"{dev} dev and {test} test examples leave nothing to train on: there are {size}.")
     order = shuffled(range(size), Random(seed))
-    return _cut(size, dev=order[:dev], test=order[dev : dev + test])
+    return _partition(size, dev=order[:dev], test=order[dev : dev + test])
 
 
-def partition_by_length(lengths: Sequence[int], longest_in_train: int, seed: int) -> dict[str, list[int]]:
-    """Train on what is short; halve what is longer into ``dev`` and ``test``.
+def partition_by_length(lengths: Sequence[int], max_train_length: int, seed: int) -> dict[str, list[int]]:
+    """Short examples are ``train``; longer ones are divided at random into ``dev`` and ``test``.
 
-    >>> partition_by_length([3, 9, 4, 8], longest_in_train=4, seed=0)
+    >>> partition_by_length([3, 9, 4, 8], max_train_length=4, seed=0)
     {'train': [0, 2], 'dev': [1], 'test': [3]}
     """
-    long = [place for place, length in enumerate(lengths) if length > longest_in_train]
+    long = [index for index, length in enumerate(lengths) if length > max_train_length]
     order = shuffled(long, Random(seed))
     half = len(order) // 2
-    return _cut(len(lengths), dev=order[:half], test=order[half:])
+    return _partition(len(lengths), dev=order[:half], test=order[half:])
 
 
 def partition_examples(
@@ -99,7 +98,7 @@ def partition_examples(
     *,
     dev_size: int | None,
     test_size: int | None,
-    longest_in_train: int | None,
+    max_train_length: int | None,
     measured_side: Literal["source", "target"] = "source",
     seed: int,
 ) -> dict[str, Partition]:
@@ -114,20 +113,20 @@ def partition_examples(
             path,
         )
     partitions: dict[str, Partition] = {"iid": random_partition(len(examples), dev, test, seed)}
-    if longest_in_train is not None:
+    if max_train_length is not None:
         lengths = [len(pair.source if measured_side == "source" else pair.target) for pair in examples]
-        partitions["len"] = partition_by_length(lengths, longest_in_train, seed)
+        partitions["len"] = partition_by_length(lengths, max_train_length, seed)
     return partitions
 
 
 def shipped_partition(name: str, condition: str, size: int) -> dict[str, list[int]]:
-    """The cut that is shipped for a task; whatever it does not name is ``train``."""
+    """The partition shipped with the package for a task; examples it does not list are ``train``."""
     text = files("permalign.tasks").joinpath("splits", f"{name}.json").read_text(encoding="utf-8")
     parts = json.loads(text)[condition]
-    return _cut(size, dev=parts["dev"], test=parts["test"])
+    return _partition(size, dev=parts["dev"], test=parts["test"])
 
 
-def _cut(size: int, dev: Sequence[int], test: Sequence[int]) -> dict[str, list[int]]:
+def _partition(size: int, dev: Sequence[int], test: Sequence[int]) -> dict[str, list[int]]:
     held_out = {*dev, *test}
-    train = [place for place in range(size) if place not in held_out]
+    train = [index for index in range(size) if index not in held_out]
     return {"train": train, "dev": sorted(dev), "test": sorted(test)}

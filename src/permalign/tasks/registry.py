@@ -1,7 +1,7 @@
-"""Every task by its name.
+"""All tasks by name.
 
-A task's options are the parameters of its class; the command line, configuration files and Python all use
-these names.
+The options of a task are the parameters of its class, under the same names on the command line, in configuration files
+and in Python.
 """
 
 import inspect
@@ -31,7 +31,7 @@ TASKS: dict[str, type[Task]] = {task.name: task for task in _TASK_CLASSES}
 
 
 def get_task(name: str, **options: object) -> Task:
-    """Make a task, without reading its data yet.
+    """Create a task, without reading its data yet.
 
     >>> get_task("en-jp")
     Traceback (most recent call last):
@@ -39,7 +39,7 @@ def get_task(name: str, **options: object) -> Task:
     permalign.errors.UsageError: unknown task 'en-jp'; did you mean 'en-ja'? ...
 
     Raises:
-        UsageError: there is no such task, or it does not take these options or their values.
+        UsageError: the task, an option or a value does not exist, or a required option is missing.
     """
     task = TASKS.get(name)
     if task is None:
@@ -47,19 +47,19 @@ def get_task(name: str, **options: object) -> Task:
     known = task_options(name)
     for option in options:
         if option not in known:
-            takes = ", ".join(_flag(known_option) for known_option in known) or "none"
-            raise UsageError(f"The task {name} has no option {_flag(option)}. It takes: {takes}.")
+            takes = ", ".join(map(_flag, known)) or "none"
+            raise UsageError(f"the task {name} has no option {_flag(option)}; choose from: {takes}.")
     missing = [_flag(option) for option, required in known.items() if required and option not in options]
     if missing:
-        raise UsageError(f"The task {name} needs {' and '.join(missing)}.")
+        raise UsageError(f"the task {name} needs {' and '.join(missing)}.")
     try:
         return task(**options)
     except ValueError as error:
-        raise UsageError(f"The task {name} cannot be made so: {error}") from error
+        raise UsageError(f"invalid options of the task {name}: {error}") from error
 
 
 def task_options(name: str) -> dict[str, bool]:
-    """The options of a task, each with whether it has to be given."""
+    """The options of a task, each with whether it is required."""
     parameters = inspect.signature(TASKS[name]).parameters.values()
     return {parameter.name: parameter.default is parameter.empty for parameter in parameters}
 

@@ -24,7 +24,7 @@ class ScanSP(Task):
     """Commands in, programs without brackets out, all generated; the published IID split needs its files.
 
     IID is SCAN's simple split, of which a fifth of the training commands (drawn with the seed) is kept for
-    development. LEN trains on commands of up to 5 words; the longer ones are cut in two halves (always the
+    development. LEN trains on commands of up to 5 words; the longer ones are divided into dev and test (always the
     same, whatever the seed).
 
     Args:
@@ -120,12 +120,12 @@ class ScanSP(Task):
                 raise DataError("expected `IN: <command> OUT: <actions>`.", path, number)
             example = all_examples().get(command)
             if example is None:
-                raise DataError(f"{excerpt(command)} is no command of SCAN.", path, number)
+                raise DataError(f"{excerpt(command)} is not a command of SCAN.", path, number)
             expected = " ".join(self.execute(example.target, example))
             if actions.rstrip() != expected:
                 raise DataError(f"the actions of {command!r} should be {expected!r}.", path, number)
             if command in seen:
-                raise DataError(f"{command!r} was there before.", path, number)
+                raise DataError(f"{command!r} occurs twice.", path, number)
             seen.add(command)
             found.append(command)
         return found

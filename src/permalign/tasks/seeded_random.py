@@ -1,6 +1,6 @@
-"""Choices that follow from a seed alone, the same on every machine and under every version of Python.
+"""Random choices that depend on the seed alone, on every machine and under every version of Python.
 
-Python promises this for the Mersenne Twister's bits, not for what `random.shuffle` and its kin make of them.
+Python guarantees this for the bits of its generator, but not for `random.shuffle` and similar functions.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 
 
 def below(limit: int, generator: Random) -> int:
-    """A uniform number from 0 to ``limit - 1``: as many bits as it needs, drawn again while too large."""
+    """A uniform integer from 0 to ``limit - 1``, by rejection sampling of bits."""
     bits = limit.bit_length()
     number = generator.getrandbits(bits)
     while number >= limit:
@@ -20,12 +20,12 @@ def below(limit: int, generator: Random) -> int:
 
 
 def pick(items: Sequence[Item], generator: Random) -> Item:
-    """One of the items, each as likely as the other."""
+    """One of the items, chosen uniformly."""
     return items[below(len(items), generator)]
 
 
 def shuffled(items: Sequence[Item], generator: Random) -> list[Item]:
-    """The items in a random order (Fisher and Yates, from the end).
+    """The items in random order (Fisher-Yates shuffle, from the end).
 
     >>> shuffled("permalign", Random(0))
     ['g', 'l', 'e', 'm', 'a', 'r', 'p', 'n', 'i']

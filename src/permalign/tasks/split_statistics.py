@@ -1,4 +1,4 @@
-"""How large a task's splits are, how long their sentences, and how much of their words training shows."""
+"""Statistics of a task's splits: sizes, lengths, vocabularies, and the share of unseen tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,25 +8,24 @@ from permalign.tasks.base import Example, Task
 
 @dataclass(frozen=True, slots=True)
 class SideStatistics:
-    """The sources or the targets of a split.
+    """Statistics of the sources or the targets of a split.
 
     Attributes:
-        mean_length: tokens in a sentence, on average.
-        longest: tokens in the longest sentence.
-        vocabulary: how many different tokens there are.
-        unseen: the share of running tokens that the condition's train part does not have; nothing where the
-            condition has no train part.
+        mean_length: the average number of tokens in a sentence.
+        max_length: the number of tokens in the longest sentence.
+        vocab_size: the number of distinct tokens.
+        unseen: the share of tokens that do not occur in the condition's training split; None if it has none.
     """
 
     mean_length: float
-    longest: int
-    vocabulary: int
+    max_length: int
+    vocab_size: int
     unseen: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class SplitStatistics:
-    """One split of a task."""
+    """Statistics of one split."""
 
     split: str
     examples: int
@@ -65,11 +64,11 @@ def _types(examples: Iterable[Example]) -> tuple[set[str], set[str]]:
 
 
 def _side(sentences: list[tuple[str, ...]], known: set[str] | None) -> SideStatistics:
-    running = [token for sentence in sentences for token in sentence]
-    unseen = None if known is None else sum(token not in known for token in running) / max(len(running), 1)
+    tokens = [token for sentence in sentences for token in sentence]
+    unseen = None if known is None else sum(token not in known for token in tokens) / max(len(tokens), 1)
     return SideStatistics(
-        mean_length=len(running) / max(len(sentences), 1),
-        longest=max((len(sentence) for sentence in sentences), default=0),
-        vocabulary=len(set(running)),
+        mean_length=len(tokens) / max(len(sentences), 1),
+        max_length=max((len(sentence) for sentence in sentences), default=0),
+        vocab_size=len(set(tokens)),
         unseen=unseen,
     )

@@ -1,8 +1,8 @@
-"""Chinese to English from Tatoeba: the free stand-in for FBIS.
+"""Chinese to English from Tatoeba, a free substitute for FBIS.
 
-The upstream list (cmn.txt: English, Chinese, attribution) is raw text, so it is prepared here: traditional
-characters become simplified ones, both sides are lower-cased, Chinese is cut by jieba, English into words,
-clitics and punctuation; pairs that are too short, too long or repeated are left out and counted.
+The upstream list (cmn.txt: English, Chinese, attribution) is raw text, so it is preprocessed here: traditional
+characters become simplified ones, both sides are lower-cased, Chinese is segmented by jieba, English is split into
+words, clitics and punctuation. Pairs that are too short, too long or repeated are left out and counted.
 """
 
 import logging
@@ -21,7 +21,7 @@ from permalign.tasks.text_files import read_table
 
 ENGLISH_LENGTHS = range(4, 31)
 CHINESE_LENGTHS = range(2, 41)
-LONGEST_IN_TRAIN = 12
+MAX_TRAIN_LENGTH = 12
 RELEASED_SIZE = 28_673
 
 _ENGLISH_TOKEN = re.compile(
@@ -40,12 +40,12 @@ _ATTRIBUTION = re.compile(r"#(\d+) \((.*?)\) & #(\d+) \((.*)\)$")
 class Tatoeba(PartitionedTask):
     """28,673 everyday sentences with their authors in ``meta["attribution"]`` (CC-BY asks to name them).
 
-    ``iid`` holds out 500 and 500 pairs none of whose sentences is in train; ``len`` trains on English of at
-    most 12 tokens and halves the 1,158 longer pairs. An example's id is its place in the pool.
+    ``iid`` has 500 dev and 500 test pairs, none of whose sentences occur in train; ``len`` trains on English sentences
+    of at most 12 tokens, and divides the 1,158 longer pairs into dev and test. An example's id is its index among all.
     """
 
     name = "tatoeba"
-    description = "Chinese to English, short everyday sentences (free stand-in for FBIS)"
+    description = "Chinese to English, short everyday sentences (free substitute for FBIS)"
     metric = "bleu"
     conditions = ("iid", "len")
 
@@ -55,27 +55,27 @@ class Tatoeba(PartitionedTask):
     def _load(self) -> PartitionedExamples:
         path = dataset_file("zh-en", "cmn.txt", self._data_dir)
         examples, note = read_tatoeba(path)
-        long = {place for place, pair in enumerate(examples) if len(pair.target) > LONGEST_IN_TRAIN}
+        long = {index for index, pair in enumerate(examples) if len(pair.target) > MAX_TRAIN_LENGTH}
         partitions = {
             condition: shipped_partition("tatoeba", condition, len(examples)) for condition in self.conditions
         }
         if len(examples) != RELEASED_SIZE or long != {*partitions["len"]["dev"], *partitions["len"]["test"]}:
             raise DataError(
                 f"gives {len(examples):,} pairs, but the splits are those of a list of {RELEASED_SIZE:,}. "
-                "Move it away and run `permalign data fetch tatoeba`.",
+                "Remove it and run `permalign data fetch tatoeba`.",
                 path,
             )
         return PartitionedExamples(examples, partitions, (note,))
 
 
 def read_tatoeba(path: Path) -> tuple[list[Example], str]:
-    """Prepare every pair of cmn.txt; an example's id is its place in the result. Also: what was left out."""
-    cut_chinese = chinese_cutter()
+    """Preprocess every pair of cmn.txt; returns the examples and a note on what was left out."""
+    tokenize_chinese = chinese_tokenizer()
     examples: list[Example] = []
     seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
     skipped: Counter[str] = Counter()
     for number, (english, chinese, attribution) in read_table(path, 3).rows:
-        source, target = cut_chinese(chinese), cut_english(english)
+        source, target = tokenize_chinese(chinese), tokenize_english(english)
         if len(source) not in CHINESE_LENGTHS or len(target) not in ENGLISH_LENGTHS:
             skipped["length"] += 1
         elif (source, target) in seen:
@@ -88,16 +88,16 @@ def read_tatoeba(path: Path) -> tuple[list[Example], str]:
     return examples, f"{path}: {left_out}, kept {len(examples):,}."
 
 
-def cut_english(text: str) -> tuple[str, ...]:
+def tokenize_english(text: str) -> tuple[str, ...]:
     """Lower-cased words, clitics and punctuation marks.
 
-    >>> cut_english("I'm left-handed, don’t you know?")
+    >>> tokenize_english("I'm left-handed, don’t you know?")
     ('i', "'m", 'left-handed', ',', 'don', "'t", 'you', 'know', '?')
     """
     return tuple(_ENGLISH_TOKEN.findall(text.lower().replace("’", "'")))
 
 
-def chinese_cutter() -> Callable[[str], tuple[str, ...]]:
+def chinese_tokenizer() -> Callable[[str], tuple[str, ...]]:
     """A function from Chinese text to simplified, lower-cased words.
 
     Raises:
@@ -109,7 +109,7 @@ def chinese_cutter() -> Callable[[str], tuple[str, ...]]:
             import opencc
     except ImportError as error:
         raise PermalignError(
-            f'Cutting Chinese into words needs {error.name}: pip install "permalign[translation]".'
+            f'Chinese word segmentation needs {error.name}: pip install "permalign[translation]".'
         ) from None
     jieba.setLogLevel(logging.WARNING)
     tokenizer = jieba.Tokenizer()
@@ -120,11 +120,11 @@ def chinese_cutter() -> Callable[[str], tuple[str, ...]]:
         tokenizer.tmp_dir = str(cache_folder())
     simplify = opencc.OpenCC("t2s").convert
 
-    def cut(text: str) -> tuple[str, ...]:
+    def tokenize(text: str) -> tuple[str, ...]:
         words = tokenizer.cut(simplify(text).lower())
         return tuple(word for word in words if not word.isspace())
 
-    return cut
+    return tokenize
 
 
 def _authors(attribution: str, path: Path, number: int) -> str:

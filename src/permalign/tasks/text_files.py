@@ -1,8 +1,8 @@
-"""Reading text files line by line, losing nothing silently.
+"""Read text files line by line, strictly.
 
-Whatever is wrong with a file (bytes that are not UTF-8, a byte order mark, Windows line ends, an empty line,
-a line without end, a missing column) is a `DataError` with the file's name and the line's number. Lines that
-a reader leaves out on purpose are counted in the `TextFile` it returns.
+Anything unexpected in a file (bytes that are not UTF-8, a byte order mark, Windows line ends, an empty line, a very
+long line, a missing column) raises a `DataError` that names the file and the line. Lines that are skipped on purpose
+are counted in the `TextFile` that is returned.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from permalign.errors import DataError
 
 MAXIMUM_LINE_BYTES = 1_000_000
-"""A longer line is no sentence; most likely the line ends of the file are lost."""
+"""A longer line is not a sentence; most likely the file has lost its line ends."""
 
 _BYTE_ORDER_MARKS = {
     b"\xef\xbb\xbf": "UTF-8",
@@ -26,14 +26,14 @@ _BYTE_ORDER_MARKS = {
 
 
 class Line(NamedTuple):
-    """One line without its line end, and its number in the file, counted from 1."""
+    """A line without its line end, and its number in the file, counted from 1."""
 
     number: int
     text: str
 
 
 class Row(NamedTuple):
-    """The columns of one line, and its number in the file, counted from 1."""
+    """The columns of a line, and its number in the file, counted from 1."""
 
     number: int
     columns: tuple[str, ...]
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """The lines of a file, and how many empty ones were left out."""
+    """The lines of a file, and the number of empty lines skipped."""
 
     path: Path
     lines: list[Line]
@@ -50,13 +50,13 @@ class TextFile:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a tab-separated file, and how many empty lines were left out.
+    """The rows of a tab-separated file.
 
     Attributes:
-        path: where it was read.
-        header: the names of the columns, or nothing where the file has no header.
+        path: the path of the file.
+        header: the names of the columns; empty if the file has no header.
         rows: all lines but the header, each with the same number of columns.
-        skipped: how many empty lines were left out.
+        skipped: the number of empty lines skipped.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class Table:
     skipped: int
 
     def column(self, name: str) -> int:
-        """The place of a named column; a header without it is a `DataError`."""
+        """The index of a named column; a `DataError` if the header does not have it."""
         if name not in self.header:
             found = ", ".join(self.header) or "no header"
             raise DataError(f"there is no column {name!r} (found: {found}).", self.path, 1)
@@ -78,17 +78,16 @@ def read_text(
     blank: Literal["error", "skip", "keep"] = "error",
     windows_line_ends: bool = False,
 ) -> TextFile:
-    """Read a UTF-8 file with Unix line ends; a name ending in ``.gz`` is unpacked on the way.
+    """Read a UTF-8 file with Unix line ends; files whose names end in ``.gz`` are decompressed.
 
     Args:
         path: the file.
-        blank: what to do with a line of nothing but white space: refuse it, leave it out and count it, or
-            keep it (as where the lines of two files belong together).
-        windows_line_ends: whether a carriage return may precede the line feed (as in some upstream files);
-            anywhere else it stays an error.
+        blank: what to do with a line of white space: raise an error, skip and count it, or keep it (for files
+            that are aligned line by line).
+        windows_line_ends: whether a carriage return may precede the line feed, as in some upstream files.
 
     Raises:
-        DataError: the file cannot be read as text; the message gives the name and the line.
+        DataError: the file cannot be read as text; the message names the file and the line.
     """
     path = Path(path)
     lines: list[Line] = []
@@ -114,9 +113,9 @@ def read_table(
 
     Args:
         path: the file.
-        columns: how many columns each line must have; by default as many as the first line.
-        header: whether the first line names the columns.
-        blank: whether an empty line is an error or is left out and counted.
+        columns: the number of columns; by default that of the first line.
+        header: whether the first line has the names of the columns.
+        blank: whether to raise an error for an empty line, or to skip and count it.
 
     Raises:
         DataError: a line has another number of columns, or the file cannot be read as text.
@@ -133,7 +132,7 @@ def read_table(
             )
         rows.append(row)
     if header and not rows:
-        raise DataError("the file is empty; expected a line that names the columns.", file.path, 1)
+        raise DataError("the file is empty; expected a header with the names of the columns.", file.path, 1)
     names = rows.pop(0).columns if header else ()
     if len(set(names)) != len(names):
         raise DataError(f"two columns have the same name ({', '.join(names)}).", file.path, 1)
@@ -162,7 +161,7 @@ def _open(path: Path) -> gzip.GzipFile | BufferedReader:
 
 
 def decode_line(raw: bytes, path: str | Path, number: int) -> str:
-    """One line, given without its line end, as text; the checks are in the order in which they explain best."""
+    """Decode a line, given without its line end; the first failing check explains best what is wrong."""
     if number == 1:
         for mark, encoding in _BYTE_ORDER_MARKS.items():
             if raw.startswith(mark):
@@ -173,7 +172,7 @@ def decode_line(raw: bytes, path: str | Path, number: int) -> str:
                 )
     if len(raw) > MAXIMUM_LINE_BYTES:
         raise DataError(
-            f"the line is longer than {MAXIMUM_LINE_BYTES:,} bytes. Is it one sentence to a line?",
+            f"the line is longer than {MAXIMUM_LINE_BYTES:,} bytes. Does the file have one sentence per line?",
             path,
             number,
         )

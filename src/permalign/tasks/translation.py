@@ -1,6 +1,6 @@
 """Translation: English to Japanese, Chinese to English from FBIS, and any two aligned files.
 
-The text is taken as it is: tokens are separated by white space, and nothing is changed.
+The text is used as it is: tokens are separated by white space, and nothing is normalised.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from permalign.tasks.text_files import read_text
 class EnglishJapanese(PartitionedTask):
     """50,000 short sentences of the Tanaka corpus, English to Japanese.
 
-    ``iid`` is the upstream division. ``len`` pools all 51,000 pairs: English of at most 12 tokens is train,
-    the 1,076 longer ones are halved. An example's id is its place in the pool.
+    ``iid`` is the upstream split. ``len`` is a split of all 51,000 pairs: English sentences of at most 12 tokens are
+    for training, the 1,076 longer ones are divided into dev and test. An example's id is its index among all pairs.
     """
 
     name = "en-ja"
@@ -33,7 +33,7 @@ class EnglishJapanese(PartitionedTask):
     metric = "bleu"
     conditions = ("iid", "len")
 
-    LONGEST_IN_TRAIN = 12
+    MAX_TRAIN_LENGTH = 12
 
     def __init__(self, data_dir: str | Path | None = None) -> None:
         self._data_dir = data_dir
@@ -53,12 +53,12 @@ class EnglishJapanese(PartitionedTask):
         return PartitionedExamples(examples, {"iid": upstream, "len": by_length})
 
     def _check(self, examples: Sequence[Example], cut: Partition) -> None:
-        """Refuse files that the shipped halves were not drawn from."""
-        long = {place for place, pair in enumerate(examples) if len(pair.source) > self.LONGEST_IN_TRAIN}
+        """Raise an error unless the files are those that the shipped partition was made for."""
+        long = {index for index, pair in enumerate(examples) if len(pair.source) > self.MAX_TRAIN_LENGTH}
         if long != {*cut["dev"], *cut["test"]}:
             raise DataError(
-                "the sentences of more than 12 tokens are not those of the released corpus, so the length "
-                "split does not fit. Move the folder away and run `permalign data fetch en-ja`.",
+                "the sentences of more than 12 tokens are not those of the released corpus, so the length split cannot "
+                "be made. Remove the folder and run `permalign data fetch en-ja`.",
                 dataset_file("en-ja", "train.en", self._data_dir).parent,
             )
 
@@ -67,18 +67,16 @@ class Aligned(PartitionedTask):
     """Two text files where line i of one is the translation of line i of the other.
 
     Args:
-        source_file: what a model reads, tokens separated by spaces.
-        target_file: what it should write.
-        shortest: leave out pairs whose measured side has fewer tokens.
-        max_length: leave out pairs whose measured side has more tokens.
-        longest_in_train: adds the condition ``len``: longer pairs are not trained on but halved into dev and
-            test.
-        dev_size: how many pairs the ``iid`` condition holds out as dev; by default a tenth.
-        test_size: the same for test.
-        seed: of the random partitions.
+        source_file: the file of sources, one sentence per line, tokens separated by spaces.
+        target_file: the file of targets, aligned line by line.
+        min_length: the length below which pairs are left out.
+        max_length: the length above which pairs are left out; None for no limit.
+        max_train_length: if given, adds the condition ``len``, in which longer pairs are divided into dev and test.
+        dev_size: the number of pairs in ``iid/dev``; by default a tenth of all.
+        test_size: the number of pairs in ``iid/test``; by default a tenth of all.
+        seed: the seed of the random splits.
 
-    Lengths are measured on the source side. Pairs with an empty side are left out; how many were is in
-    `notes`.
+    Lengths are those of sources. Pairs with an empty side are left out; `notes` says how many.
     """
 
     name = "aligned"
@@ -91,22 +89,22 @@ class Aligned(PartitionedTask):
         source_file: str | Path,
         target_file: str | Path,
         *,
-        shortest: int = 1,
+        min_length: int = 1,
         max_length: int | None = None,
-        longest_in_train: int | None = None,
+        max_train_length: int | None = None,
         dev_size: int | None = None,
         test_size: int | None = None,
         seed: int = 0,
     ) -> None:
         self._source_file = Path(source_file)
         self._target_file = Path(target_file)
-        self._shortest = shortest
-        self._longest = max_length
-        self._longest_in_train = longest_in_train
+        self._min_length = min_length
+        self._max_length = max_length
+        self._max_train_length = max_train_length
         self._dev_size = dev_size
         self._test_size = test_size
         self._seed = seed
-        self.conditions = ("iid",) if longest_in_train is None else ("iid", "len")
+        self.conditions = ("iid",) if max_train_length is None else ("iid", "len")
 
     def _load(self) -> PartitionedExamples:
         examples: list[Example] = []
@@ -123,7 +121,7 @@ class Aligned(PartitionedTask):
             self._source_file,
             dev_size=self._dev_size,
             test_size=self._test_size,
-            longest_in_train=self._longest_in_train,
+            max_train_length=self._max_train_length,
             measured_side=self.measured_side,
             seed=self._seed,
         )
@@ -136,15 +134,17 @@ class Aligned(PartitionedTask):
         return (f"{self._source_file} and {self._target_file}: {left_out}, kept {kept:,}.",)
 
     def _fits(self, tokens: Sequence[str]) -> bool:
-        return self._shortest <= len(tokens) and (self._longest is None or len(tokens) <= self._longest)
+        return self._min_length <= len(tokens) and (
+            self._max_length is None or len(tokens) <= self._max_length
+        )
 
 
 class ChineseEnglish(Aligned):
     """FBIS (LDC2003E14), which only a licensed user has: two aligned files, tokenised.
 
-    English of 4 to 30 tokens is kept. ``iid`` is drawn from the seed; ``len`` trains on at most 29 English
-    tokens and halves the sentences of exactly 30. Which pairs are held out is ours, as the original division
-    is not published. An example's id is its line number.
+    English sentences of 4 to 30 tokens are kept. ``iid`` is a random split; ``len`` trains on at most 29 English
+    tokens, and divides the sentences of exactly 30 into dev and test. The splits are our own, as those of the paper are
+    not published. An example's id is its line number.
     """
 
     name = "zh-en"
@@ -156,9 +156,9 @@ class ChineseEnglish(Aligned):
         source_file: str | Path,
         target_file: str | Path,
         *,
-        shortest: int = 4,
+        min_length: int = 4,
         max_length: int = 30,
-        longest_in_train: int = 29,
+        max_train_length: int = 29,
         dev_size: int = 2000,
         test_size: int = 2000,
         seed: int = 0,
@@ -166,9 +166,9 @@ class ChineseEnglish(Aligned):
         super().__init__(
             source_file,
             target_file,
-            shortest=shortest,
+            min_length=min_length,
             max_length=max_length,
-            longest_in_train=longest_in_train,
+            max_train_length=max_train_length,
             dev_size=dev_size,
             test_size=test_size,
             seed=seed,
@@ -179,17 +179,17 @@ Pair = tuple[int, tuple[str, ...], tuple[str, ...]]
 
 
 def read_aligned(source: Path, target: Path, *, blank: Literal["error", "keep"] = "keep") -> list[Pair]:
-    """The line numbers and tokens of two files with the same number of lines.
+    """Read two files with the same number of lines; returns line numbers, sources and targets.
 
     Raises:
-        DataError: one file is longer, or one cannot be read; the message gives the name and the line.
+        DataError: the files differ in length, or one cannot be read; the message names file and line.
     """
     sources = read_text(source, blank=blank).lines
     targets = read_text(target, blank=blank).lines
     if len(sources) != len(targets):
         longer, other = (source, target) if len(sources) > len(targets) else (target, source)
         raise DataError(
-            f"this line has no partner: {other} ends before it ({source.name} has {len(sources)} lines, "
+            f"this line has no counterpart: {other} ends before it ({source.name} has {len(sources)} lines, "
             f"{target.name} {len(targets)}). Aligned files have the same number of lines.",
             longer,
             min(len(sources), len(targets)) + 1,

@@ -1,11 +1,10 @@
-"""Your own data as a task, without code.
+"""The user's own data as a task, without code.
 
-A file of JSON lines or tab-separated values with a header has one example a line, with ``source`` and
-``target`` (tokens separated by spaces; in JSON also a list of tokens). An ``id`` names the example. A column
-``iid``, ``temp``, ``len`` or ``split`` that holds ``train``, ``dev`` or ``test`` says which part an example
-belongs to (``split`` means ``iid``); without any, dev and test are drawn from a seed. All else is kept as
-``meta``. A folder has one such file for each split: ``iid/train.jsonl`` or just ``train.tsv``; this is what
-`permalign data make` writes.
+A file of JSON lines, or of tab-separated values with a header, has one example per line, with ``source`` and
+``target`` (tokens separated by spaces; in JSON also a list of tokens) and optionally an ``id``. A column ``iid``,
+``temp``, ``len`` or ``split`` (which means ``iid``) assigns the example to ``train``, ``dev`` or ``test``; without such
+a column, dev and test are drawn at random. All other columns are kept in ``meta``. A folder has one such file per
+split: ``iid/train.jsonl`` or just ``train.tsv``; `permalign data make` writes such folders.
 """
 
 import json
@@ -29,21 +28,21 @@ SUFFIXES = (".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz")
 
 
 class UserData(PartitionedTask):
-    """Examples from a file or a folder.
+    """Examples from a file or a folder of the user.
 
     Args:
-        path: a ``.jsonl`` or ``.tsv`` file (also packed, ``.gz``), or a folder of them.
-        source_column: the column or field that a model reads.
-        target_column: the one it should write.
-        dev_size: without a split column, how many examples are held out as dev; by default a tenth.
-        test_size: the same for test.
-        longest_in_train: without a split column, adds the condition ``len``: longer sources are not trained
-            on but halved into dev and test.
-        seed: of the random partitions.
+        path: a ``.jsonl`` or ``.tsv`` file (optionally compressed, ``.gz``), or a folder of them.
+        source_column: the column of the sources.
+        target_column: the column of the targets.
+        dev_size: the number of ``iid/dev`` examples if there is no split column; by default a tenth of all.
+        test_size: the number of ``iid/test`` examples if there is no split column; by default a tenth of all.
+        max_train_length: if given, and there is no split column, adds the condition ``len``, in which examples with
+            longer sources are divided into dev and test.
+        seed: the seed of the random splits.
     """
 
     name = "own"
-    description = "your own JSON lines or TSV with source and target (--path)"
+    description = "your own JSON lines or TSV file with source and target (--path)"
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class UserData(PartitionedTask):
         target_column: str = "target",
         dev_size: int | None = None,
         test_size: int | None = None,
-        longest_in_train: int | None = None,
+        max_train_length: int | None = None,
         seed: int = 0,
     ) -> None:
         self._path = Path(path)
@@ -61,13 +60,15 @@ class UserData(PartitionedTask):
         self._target_column = target_column
         self._dev_size = dev_size
         self._test_size = test_size
-        self._longest_in_train = longest_in_train
+        self._max_train_length = max_train_length
         self._seed = seed
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that the file or folder has."""
-        return tuple(f"{condition}/{part}" for condition, cut in self.data.partitions.items() for part in cut)
+        return tuple(
+            f"{condition}/{part}" for condition, parts in self.data.partitions.items() for part in parts
+        )
 
     def _load(self) -> PartitionedExamples:
         return self._load_folder() if self._path.is_dir() else self._load_file()
@@ -83,32 +84,32 @@ class UserData(PartitionedTask):
 
     def _load_file(self) -> PartitionedExamples:
         examples: list[Example] = []
-        places: dict[str, dict[str, list[int]]] = {}
-        for place, (example, parts) in enumerate(self._read(self._path)):
+        indices: dict[str, dict[str, list[int]]] = {}
+        for index, (example, parts) in enumerate(self._read(self._path)):
             for condition, part in parts.items():
-                cut = places.setdefault(condition, {part: [] for part in PARTS})
-                cut[part].append(place)
+                partition = indices.setdefault(condition, {part: [] for part in PARTS})
+                partition[part].append(index)
             examples.append(example)
-        if not places:
+        if not indices:
             partitions: Mapping[str, Partition] = partition_examples(
                 examples,
                 self._path,
                 dev_size=self._dev_size,
                 test_size=self._test_size,
-                longest_in_train=self._longest_in_train,
+                max_train_length=self._max_train_length,
                 seed=self._seed,
             )
             return PartitionedExamples(examples, partitions)
-        return PartitionedExamples(examples, places, self._notes())
+        return PartitionedExamples(examples, indices, self._notes())
 
     def _notes(self) -> tuple[str, ...]:
-        """What to say where the data brings its own splits."""
-        if self._dev_size is self._test_size is self._longest_in_train is None:
+        """A note if sizes were given for data that has its own splits."""
+        if self._dev_size is self._test_size is self._max_train_length is None:
             return ()
-        return (f"{self._path} says itself what is train, dev and test; the sizes asked for do not count.",)
+        return (f"{self._path} has its own splits, so dev_size, test_size and max_train_length are ignored.",)
 
     def _read(self, path: Path) -> Iterator[tuple[Example, dict[str, str]]]:
-        """Each example of a file, with the part it belongs to in each condition that the file names."""
+        """Yield each example of a file with its part (train, dev, test) by condition."""
         conditions: set[str] | None = None
         for number, record in _records(path):
             parts = _parts(record, path, number)
@@ -116,8 +117,8 @@ class UserData(PartitionedTask):
                 conditions = set(parts)
             if set(parts) != conditions:
                 raise DataError(
-                    f"expected the same split fields as in the lines before ({_words(sorted(conditions))}), "
-                    f"found {_words(parts)}.",
+                    f"expected the same split columns as in the lines before ({_listed(sorted(conditions))}), "
+                    f"found {_listed(parts)}.",
                     path,
                     number,
                 )
@@ -139,8 +140,7 @@ class UserData(PartitionedTask):
 class ChineseEnglishDocs(UserData):
     """Sentences of Chinese software documentation and their English originals, from docs.tsv.gz.
 
-    Written, technical prose as a free stand-in for FBIS: ``len`` is English of at most 29 tokens against
-    exactly 30.
+    Technical prose, a free substitute for FBIS: ``len`` trains on at most 29 English tokens and tests on exactly 30.
     """
 
     name = "zh-en-docs"
@@ -157,21 +157,21 @@ class ChineseEnglishDocs(UserData):
 
 
 def _split_files(folder: Path) -> list[tuple[str, str, Path]]:
-    """Condition, part and path of each data file, in reading order."""
+    """Condition, part and path of each data file of a folder, in reading order."""
     found: dict[tuple[str, str], Path] = {}
     for path in sorted(path for path in folder.rglob("*") if path.name.endswith(SUFFIXES)):
-        place = path.relative_to(folder)
-        condition = place.parent.as_posix() if len(place.parts) > 1 else "iid"
+        relative = path.relative_to(folder)
+        condition = relative.parent.as_posix() if len(relative.parts) > 1 else "iid"
         part = path.name.split(".")[0]
         if part not in PARTS or (condition, part) in found:
             raise DataError(
-                f"does not fit: a folder has at most one file for each of {_words(PARTS)}, such as "
+                f"is not expected here: a folder has at most one file for each of {_listed(PARTS)}, such as "
                 "train.jsonl or len/test.tsv.",
                 path,
             )
         found[condition, part] = path
     if not found:
-        raise DataError(f"there is no file that ends in {_words(SUFFIXES)} in the folder.", folder)
+        raise DataError(f"the folder has no file that ends in {_listed(SUFFIXES)}.", folder)
     order = sorted(found, key=lambda split: (split[0], PARTS.index(split[1])))
     return [(condition, part, found[condition, part]) for condition, part in order]
 
@@ -185,14 +185,14 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
         for number, text in read_text(path).lines:
             yield number, _parse(text, path, number)
     else:
-        raise DataError(f"expected a file that ends in {_words(SUFFIXES)}, or a folder of them.", path)
+        raise DataError(f"expected a file that ends in {_listed(SUFFIXES)}, or a folder of them.", path)
 
 
 class _RepeatedKeyError(Exception):
-    """A JSON object that says two things under one name."""
+    """A JSON object has the same key twice."""
 
 
-def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _with_distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     record: dict[str, object] = {}
     for key, value in pairs:
         if key in record:
@@ -203,14 +203,14 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _parse(text: str, path: Path, number: int) -> dict[str, object]:
     try:
-        record = json.loads(text, object_pairs_hook=_without_repetition)
+        record = json.loads(text, object_pairs_hook=_with_distinct_keys)
     except _RepeatedKeyError as error:
-        raise DataError(f"the key {error.args[0]!r} stands there twice.", path, number) from None
+        raise DataError(f"the key {error.args[0]!r} occurs twice.", path, number) from None
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", "it is nested too deeply")
         raise DataError(f"the line is not JSON ({reason}).", path, number) from None
     if "\\ud" in text.lower() and not _is_text(record):
-        raise DataError("the line has half of a surrogate pair, which is no text.", path, number)
+        raise DataError("the line has half of a surrogate pair, which is not valid text.", path, number)
     if not isinstance(record, dict):
         raise DataError(
             f"expected a JSON object with source and target, found a {type(record).__name__}.", path, number
@@ -244,7 +244,7 @@ def _parts(record: Mapping[str, object], path: Path, number: int) -> dict[str, s
 
 def _tokens(record: Mapping[str, object], column: str, path: Path, number: int) -> tuple[str, ...]:
     if column not in record:
-        raise DataError(f"there is no {column!r} (found: {_words(record)}).", path, number)
+        raise DataError(f"there is no column {column!r} (found: {_listed(record)}).", path, number)
     value = record[column]
     if isinstance(value, str):
         tokens = tuple(value.split())
@@ -258,5 +258,5 @@ def _tokens(record: Mapping[str, object], column: str, path: Path, number: int) 
     return tokens
 
 
-def _words(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"

@@ -46,7 +46,7 @@ def read_corpus(path: Path) -> list[Question]:
     for block in _blocks(path):
         question = _question(path, block)
         if question.id in questions:
-            raise DataError(f"id {question.id} was there before.", path, block[0].number)
+            raise DataError(f"id {question.id} occurs twice.", path, block[0].number)
         questions[question.id] = question
     if not questions:
         raise DataError(

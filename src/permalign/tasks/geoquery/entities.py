@@ -1,7 +1,7 @@
-"""The names of things in Geobase, as questions write them, and the kinds of what they may name.
+"""The entities of Geobase by the names that questions use for them.
 
-A question is not asked what it means: a name that a city and a state share has one kind, ``cityid/stateid``, wherever
-it stands. What a program says of it is left to the model.
+Links do not depend on the question: a name shared by a city and a state has the kind ``cityid/stateid`` everywhere,
+and the model has to disambiguate it.
 """
 
 from collections import defaultdict
@@ -11,14 +11,14 @@ from permalign.tasks.geoquery.signatures import FUNCTION_WORDS
 from permalign.tasks.geoquery.world import Thing, World
 
 COUNTRY = ("america", "united states", "us")
-"""How questions call the country of the facts, beside Geobase's ``usa``."""
+"""Names that questions use for the country, besides Geobase's ``usa``."""
 
 
 def entities_of(world: World) -> Mapping[str, str]:
-    """Every name, and the FunQL functions of what it may name, separated by slashes.
+    """Every name, with the FunQL functions of the entities it may refer to, separated by slashes.
 
-    A city may be named with its state (``austin texas``), and a river as such (``ohio river``). The city of High Point
-    is left out: its words are words of the language, that FunQL's functions are named by.
+    A city may be named with its state (``austin texas``), and a river with the word (``ohio river``). The city of High
+    Point is left out, because its name consists of words that FunQL's functions are named after.
 
     >>> world = World()
     >>> entities_of(world) if world.add(Thing("river", "ohio")) and world.add(Thing("state", "ohio")) else None
@@ -28,7 +28,7 @@ def entities_of(world: World) -> Mapping[str, str]:
     for (kind, name), things in world.named.items():
         for thing in things:
             function = thing.funql.partition("(")[0]
-            for written in (name, *_longer(world, kind, name, thing)):
+            for written in (name, *_other_names(world, kind, name, thing)):
                 kinds[written].add(function)
     return {
         name: "/".join(sorted(functions))
@@ -37,8 +37,8 @@ def entities_of(world: World) -> Mapping[str, str]:
     }
 
 
-def _longer(world: World, kind: str, name: str, thing: Thing) -> Iterator[str]:
-    """What else a thing is called."""
+def _other_names(world: World, kind: str, name: str, thing: Thing) -> Iterator[str]:
+    """Other names of a thing."""
     if kind == "river":
         yield f"{name} river"
     elif kind == "country":

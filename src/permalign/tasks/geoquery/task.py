@@ -50,7 +50,7 @@ class GeoQuery(Task):
 
     @cached_property
     def entities(self) -> Mapping[str, str]:
-        """What Geobase has a name for, as English writes it; see `entities_of`."""
+        """The entities of Geobase by their English names; see `entities_of`."""
         return entities_of(self._world)
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
@@ -90,7 +90,7 @@ class GeoQuery(Task):
     def _full_program(self, output: Sequence[str], example: Example) -> Program:
         masked = self.grammar.read(output)
         if masked.depth > DEEPEST:
-            raise ValueError(f"the program is nested {masked.depth} deep; {DEEPEST} is the most.")
+            raise ValueError(f"the program is nested {masked.depth} deep; at most {DEEPEST} is allowed.")
         return unmask(
             masked, [read_funql(entity) for entity in cast(Sequence[str], example.meta["entities"])]
         )
@@ -105,7 +105,9 @@ class GeoQuery(Task):
 
     @cached_property
     def _tuning_ids(self) -> Mapping[str, list[int]]:
-        return tuning_ids({number: str(one.meta["template"]) for number, one in self._examples.items()})
+        return tuning_ids(
+            {number: str(example.meta["template"]) for number, example in self._examples.items()}
+        )
 
     @cached_property
     def _examples(self) -> dict[int, Example]:
