@@ -202,14 +202,14 @@ class TestErrors:
         with pytest.raises(PermalignError, match=r"has no pretrained-reorderer/config\.json"):
             Transducer.from_pretrained(tmp_path / "model")
 
-    def test_an_odd_width(self, tmp_path):
+    def test_an_odd_size(self, tmp_path):
         config = transformers.BertConfig(
             vocab_size=len(PIECES), hidden_size=9, num_hidden_layers=1, num_attention_heads=3
         )
         folder = save(tmp_path, transformers.BertModel(config))
         with pytest.raises(ConfigError, match="need an even size"):
             make(folder)
-        make(folder, encoder="bilstm")
+        make(folder, encoder={"kind": "bilstm"})
 
     @pytest.mark.parametrize(
         ("reorderer", "message"),

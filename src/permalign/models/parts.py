@@ -124,6 +124,7 @@ def build_reorderer(
             normal_form=options.normal_form,
             **common,
         )
+    # The grammar's scores are drawn before the encoder's weights: with another order, seeds would give other models.
     return LabelledReorderer(
         LabelGrammar(options.num_labels, options.label_init_std),
         vocab_size=vocab_size,
