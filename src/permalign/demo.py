@@ -1,7 +1,7 @@
-"""``make demo`` and ``permalign demo``: a model learns arithmetic from nothing, and shows how it reads an expression.
+"""``make demo`` and ``permalign demo``: train a model on arithmetic, and show how it parses an expression.
 
-It sees 10,000 expressions such as ``( ( 3 + 4 ) * 2 )`` beside their postfix form, and is then asked about others:
-some like them (IID), and some nested deeper than any it has seen (LEN).
+It is trained on 10,000 expressions such as ``( ( 3 + 4 ) * 2 )`` with their postfix forms, and tested on others: some
+of the same kind (IID), and some nested more deeply than any in training (LEN).
 """
 
 import time
@@ -20,28 +20,28 @@ from permalign.training.progress_display import Display
 
 EXPERIMENT = "arithmetic/soft-prefix-sum"
 SETTINGS = ("training.evaluate_every=100", "training.max_dev_examples=100")
-TESTS = (("iid/test", "like those it learned from"), ("len/test", "deeper than any it has seen"))
+TESTS = (("iid/test", "like those in training"), ("len/test", "deeper than any in training"))
 
 
 def demonstrate(
     run: Path, settings: Sequence[str] = SETTINGS, limit: int | None = None, display: Display | None = None
 ) -> Iterator[str]:
-    """Train a model into a folder and tell, line by line, what it can do.
+    """Train a model, evaluate it and explain one prediction; yields the lines to print.
 
     Args:
-        run: the folder.
-        settings: what differs from the experiment.
-        limit: of the examples of each test set; None for all.
-        display: what shows the training.
+        run: the folder of the run.
+        settings: changes to the experiment's options.
+        limit: the largest number of examples per test set; None for all.
+        display: shows the progress of training.
     """
-    begun = time.monotonic()
+    started = time.monotonic()
     options = load_experiment(EXPERIMENT, settings)
     task = options.make_task()
     yield f"Learning postfix notation from {len(task.examples(options.train)):,} expressions ({EXPERIMENT}):"
     train(options, run, display=display)
     model = load_model(run)
     yield ""
-    yield f"Trained in {time.monotonic() - begun:.0f} seconds. Whole outputs right, of expressions it never saw:"
+    yield f"Trained in {time.monotonic() - started:.0f} seconds. Exact match on unseen expressions:"
     for split, description in TESTS:
         examples = task.examples(split)[:limit]
         accuracy = evaluate(model, task, examples).metrics["exact_match"]
@@ -51,7 +51,7 @@ def demonstrate(
 
 
 def unseen_expression() -> Example:
-    """The shortest of those nested deeper than any of the training set.
+    """The shortest expression that is nested more deeply than any in training.
 
     >>> " ".join(unseen_expression().source)
     '( 2 - ( 3 / ( 4 * ( 6 * 6 ) ) ) )'
@@ -60,21 +60,21 @@ def unseen_expression() -> Example:
 
 
 def explain(model: Model, example: Example) -> Iterator[str]:
-    """How the model reads an expression: straight nodes keep their two parts in order, inverted ones swap them."""
+    """Show how the model parses an expression: straight nodes keep the order of their parts, inverted nodes swap it."""
     (answer,) = model.predict([example.source], explain=True)
-    yield f"How it reads one of them, of depth {example.meta['depth']}:"
+    yield f"How it parses one of them, of depth {example.meta['depth']}:"
     yield ""
     yield f"  infix    {' '.join(example.source)}"
     yield f"  postfix  {answer.text}"
     if answer.tokens != example.target:
-        yield f"  but right would be  {' '.join(example.target)}"
+        yield f"  expected {' '.join(example.target)}"
     yield ""
     if answer.explanation is not None:
         yield from (f"  {line}" for line in answer.explanation.draw().splitlines())
 
 
 def show(run: Path | None = None) -> None:
-    """Print it all; without a folder, the model is forgotten afterwards."""
+    """Run the demo and print its lines; without a folder, the model is deleted afterwards."""
     with TemporaryDirectory() as folder:
         for line in demonstrate(run or Path(folder) / "run"):
             print(line, flush=True)

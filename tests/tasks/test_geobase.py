@@ -41,10 +41,10 @@ def test_numbers_are_numbers_and_lists_are_lists(write):
         ("river('hudson',long,['new york']).\n", "line 1: cannot read argument 2 of 'river'"),
         (
             "river('hudson','492',['new york']).\n",
-            "line 1: the length of 'river' is to be a number, not '492'",
+            "line 1: the length of 'river' must be a number, not '492'",
         ),
-        ("river('hudson',492,'new york').\n", "line 1: the states of 'river' is to be a list"),
-        ("river(492,492,['new york']).\n", "line 1: the name of 'river' is to be a quoted name"),
+        ("river('hudson',492,'new york').\n", "line 1: the states of 'river' must be a list"),
+        ("river(492,492,['new york']).\n", "line 1: the name of 'river' must be a quoted name"),
         ("river('hudson',492,['new york').\n", "line 1: cannot read argument 3"),
         ("river('hudson',492,['new york'])).\n", "line 1: cannot read argument 3"),
         ("road('95',[]).\n/* never\n", "line 2: the comment that begins here is never closed"),

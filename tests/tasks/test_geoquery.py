@@ -147,8 +147,8 @@ def test_the_vocabulary_has_fifty_tokens(task):
 @pytest.mark.parametrize(
     ("output", "words"),
     [
-        ("state next_to_2", "The program stops after 2 tokens; expected"),
-        ("state next_to_2 cityid_ENTITY", "Token 3: 'cityid_ENTITY' may not come here"),
+        ("state next_to_2", "the program stops after 2 tokens; expected"),
+        ("state next_to_2 cityid_ENTITY", "token 3: 'cityid_ENTITY' is not allowed here"),
         ("state traverse_1 riverid_ENTITY", "needs more entities of type 'riverid' than the question has"),
         (
             "intersection loc_2 countryid_ENTITY loc_2 countryid_ENTITY",
@@ -217,8 +217,8 @@ def test_any_language_works_without_code(corpus, tmp_path):
         ("answer(river(all)", "the bracket opened by token 2 is never closed"),
         ("answer(river(all)))", r"token 8 is '\)', but no bracket is open"),
         ("answer(stream(all))", "unknown function 'stream'"),
-        ("answer(len(city(all)))", "'city' with 1 argument may not stand there"),
-        ("answer(exclude(river(all)))", "'exclude' with 1 argument may not stand there"),
+        ("answer(len(city(all)))", "'city' with 1 argument is not allowed there"),
+        ("answer(exclude(river(all)))", "'exclude' with 1 argument is not allowed there"),
         ("answer(river(riverid(all)))", "does not name an entity"),
         ("answer(city(cityid('austin')))", "does not name an entity"),
         ("answer(state(stateid('texas', _)))", "does not name an entity"),
@@ -230,7 +230,7 @@ def test_any_language_works_without_code(corpus, tmp_path):
     ],
 )
 def test_programs_that_cannot_be_understood_are_refused_with_their_line(corpus, mrl, words):
-    with pytest.raises(DataError, match=f"xx.corpus, line 9: cannot understand .*{words}") as caught:
+    with pytest.raises(DataError, match=f"xx.corpus, line 9: cannot parse .*{words}") as caught:
         read_corpus(corpus(GOOD + BLOCK.format(id=1, nl="what", mrl=mrl)))
     assert len(str(caught.value)) < 1000
 

@@ -214,12 +214,15 @@ def test_whatever_is_well_typed_runs_unless_it_counts_without_a_relation(run, pr
     ("funql", "words"),
     [
         ("state(all)", r"a question is answer\(...\) of one program, not 'state'"),
-        ("answer(stream(all))", "there is no function 'stream' of one argument"),
-        ("answer(count(len(river(all))))", "'len' gives numbers; cities, rivers or the like are needed"),
-        ("answer(sum(state(all)))", "'state' gives no numbers"),
-        ("answer(exclude(state(all)))", "there is no function 'exclude' of one argument"),
-        ("answer(most(state(all)))", "'all' is no relation"),
-        ("answer(state)", "there is no function 'state' of 0 arguments"),
+        ("answer(stream(all))", "unknown function 'stream' with one argument"),
+        (
+            "answer(count(len(river(all))))",
+            "'len' returns numbers, but cities, rivers or the like are needed",
+        ),
+        ("answer(sum(state(all)))", "'state' does not return numbers"),
+        ("answer(exclude(state(all)))", "unknown function 'exclude' with one argument"),
+        ("answer(most(state(all)))", "'all' is not a relation"),
+        ("answer(state)", "unknown function 'state' with 0 arguments"),
     ],
 )
 def test_programs_without_meaning_are_refused(run, funql, words):

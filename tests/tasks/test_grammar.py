@@ -115,11 +115,11 @@ def test_an_ambiguous_program_without_all_has_the_reading_that_closes_early():
     [
         ([], r"stops after 0 tokens; expected 'after', 'and', .* or 1 others next"),
         (["after", "walk"], r"stops after 2 tokens; expected 'around', 'jump', .*"),
-        (["after", "left"], r"^Token 2: 'left' may not come here; expected 'jump', 'look', .*"),
+        (["after", "left"], r"^token 2: 'left' is not allowed here; expected 'jump', 'look', .*"),
         (["turn"], r"stops after 1 tokens; expected 'around', 'left', 'opposite', 'right' next"),
-        (["walk", "left", "left"], r"^Token 3: 'left' may not come here; expected the end\.$"),
-        (["walk", END], r"^Token 2: '</s>' may not come here"),
-        (["fly"], r"^Token 1: 'fly' may not come here"),
+        (["walk", "left", "left"], r"^token 3: 'left' is not allowed here; expected the end\.$"),
+        (["walk", END], r"^token 2: '</s>' is not allowed here"),
+        (["fly"], r"^token 1: 'fly' is not allowed here"),
     ],
 )
 def test_what_cannot_be_read_says_where_and_what_was_expected(tokens, words):
@@ -131,9 +131,12 @@ def test_what_cannot_be_read_says_where_and_what_was_expected(tokens, words):
     ("program", "words"),
     [
         (Program("fly"), "unknown function 'fly'"),
-        (Program("walk", (Program("walk"),)), r"'walk' with 0 arguments may not stand there \(function 2\)"),
-        (Program("twice", (Program("walk"), Program("run"))), "'twice' with 2 arguments may not stand there"),
-        (Program("turn"), "'turn' with 0 arguments may not stand there"),
+        (Program("walk", (Program("walk"),)), r"'walk' with 0 arguments is not allowed there \(function 2\)"),
+        (
+            Program("twice", (Program("walk"), Program("run"))),
+            "'twice' with 2 arguments is not allowed there",
+        ),
+        (Program("turn"), "'turn' with 0 arguments is not allowed there"),
     ],
 )
 def test_what_is_not_well_typed_cannot_be_linearised(program, words):
@@ -153,8 +156,8 @@ def test_a_program_whose_tokens_belong_to_another_is_refused():
 @pytest.mark.parametrize(
     ("start", "rules", "optional", "words"),
     [
-        (["A"], [Rule("f", "A", ("A",))], [], "No finite program has type 'A'"),
-        (["A"], [Rule("f", "A"), Rule("g", "A", ("B",))], [], "No finite program has type 'B'"),
+        (["A"], [Rule("f", "A", ("A",))], [], "no finite program has type 'A'"),
+        (["A"], [Rule("f", "A"), Rule("g", "A", ("B",))], [], "no finite program has type 'B'"),
         (["A"], [Rule("f", "A"), Rule("f", "A", ("A",))], ["f"], "'f' takes arguments"),
         (["A"], [Rule(END, "A")], [], "cannot name a function"),
     ],
@@ -225,5 +228,5 @@ def test_a_restricted_grammar_has_exactly_the_programs_of_its_tokens():
         for length in range(1, 5):
             kept = {output for output in outputs_of_length(grammar, length) if set(output) <= set(tokens)}
             assert outputs_of_length(restricted, length) == kept
-    with pytest.raises(ValueError, match="No program can be written"):
+    with pytest.raises(ValueError, match="no program can be written"):
         grammar.restricted_to("be")

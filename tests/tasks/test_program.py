@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permalign.tasks.program import DEEPEST, Program, bracketed, from_preorder, read_bracketed
+from permalign.tasks.program import MAX_DEPTH, Program, bracketed, from_preorder, read_bracketed
 
 names = st.sampled_from(["jump", "after", "'new york'", "_"])
 trees = st.recursive(
@@ -38,7 +38,7 @@ def test_a_program_follows_from_its_nodes(program):
         ("run jump", r"token 2 is 'jump', but '\(' or the end was expected"),
         ("and ( run jump )", r"token 4 is 'jump', but '\(', ',' or '\)' was expected"),
         ("and ( run ) ( jump )", "token 5 opens a second bracket"),
-        ("f ( " * (DEEPEST + 1), f"opens bracket {DEEPEST + 1} inside one another"),
+        ("f ( " * (MAX_DEPTH + 1), f"opens bracket {MAX_DEPTH + 1} inside one another"),
     ],
 )
 def test_misplaced_brackets_are_named(text, words):

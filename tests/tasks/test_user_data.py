@@ -4,7 +4,8 @@ import pytest
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example
-from permalign.tasks.user_data import ChineseEnglishDocs, UserData
+from permalign.tasks.translation import ChineseEnglishDocs
+from permalign.tasks.user_data import UserData
 
 
 @pytest.fixture

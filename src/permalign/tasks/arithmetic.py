@@ -1,4 +1,4 @@
-"""Arithmetic: from infix to postfix or prefix, where every output is a separable permutation of its input."""
+"""Arithmetic: infix to postfix or prefix notation; every output is a separable permutation of its input."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -29,27 +29,27 @@ _SIZES = {"train": 10_000, "dev": 5_000, "test": 5_000}
 _TRAINING_DEPTH, _TEST_DEPTH = 6, 7
 _FILLINGS = 5
 _DEEP_EXAMPLES = 1_000
-_DEVELOPMENT_DEPTH, _DEVELOPMENT_EXAMPLES, _DEVELOPMENT_LONGEST = 8, 500, 60
+_DEVELOPMENT_DEPTH, _DEVELOPMENT_EXAMPLES, _DEVELOPMENT_MAX_LENGTH = 8, 500, 60
 
 
 class Arithmetic(Task):
-    """Fully parenthesised expressions, generated from a seed or (the IID part) read from the authors' files.
+    """Fully parenthesised expressions, generated from a seed or (IID only) read from the authors' files.
 
-    IID: 20,000 of the 40,805 operator templates of derivation depth up to 6, drawn without replacement, with
-    random digits, cut into 10,000, 5,000 and 5,000; so no test template occurs in training. LEN has the same
-    training and development sets; its test set is all 651 shapes of depth 7, filled in five times each,
-    3,255 different expressions.
+    IID: 20,000 of the 40,805 operator templates of derivation depth up to 6, drawn without replacement and filled with
+    random digits, split into 10,000, 5,000 and 5,000; so no test template occurs in training. LEN has the same training
+    and development sets; its test set has all 651 shapes of depth 7, each filled five times: 3,255 different
+    expressions.
 
-    All models get IID right, so its development set cannot tell which of them will understand deeper expressions.
-    ``deep/dev`` can: 500 expressions of depth 8 with at most 60 tokens, none of which is in any test set.
+    All models solve IID, so its development set cannot tell which of them generalise to deeper expressions.
+    ``deep/dev`` can: it has 500 expressions of depth 8 with at most 60 tokens, none of which is in a test set.
 
     Args:
-        notation: what the output is written in.
-        seed: draws everything that is generated.
+        notation: the notation of the output.
+        seed: the seed of all generated data.
         depth: adds a split ``depth-K/test`` of up to 1,000 different expressions of exactly this derivation
             depth, from a probabilistic grammar (see `DepthSampler`).
-        max_length: the largest number of tokens of those.
-        published: read the IID part from the authors' files instead of generating it.
+        max_length: the largest number of tokens of these expressions.
+        published: whether to read the IID splits from the authors' files instead of generating them.
         data_dir: the folder with ``arithmetic/train_10k.tsv`` and its companions.
     """
 
@@ -83,7 +83,7 @@ class Arithmetic(Task):
     def notes(self) -> tuple[str, ...]:  # noqa: D102
         if not self.published:
             return ()
-        return ("len/test is generated; the authors' file for it is not read, as it repeats 651 rows.",)
+        return ("len/test is generated; the authors' file for it is not read, because it repeats 651 rows.",)
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
@@ -122,8 +122,8 @@ class Arithmetic(Task):
 
     @cached_property
     def _development(self) -> dict[Expression, None]:
-        """Deeper than the training set and than LEN's test set."""
-        sampler = DepthSampler(_DEVELOPMENT_DEPTH, _DEVELOPMENT_LONGEST)
+        """Expressions deeper than those of the training set and of LEN's test set."""
+        sampler = DepthSampler(_DEVELOPMENT_DEPTH, _DEVELOPMENT_MAX_LENGTH)
         generator = Random(f"arithmetic deep development {self.seed}")
         drawn: dict[Expression, None] = {}
         while len(drawn) < _DEVELOPMENT_EXAMPLES:

@@ -1,10 +1,10 @@
-"""Arithmetic expressions of any one depth, drawn from a probabilistic grammar."""
+"""Random arithmetic expressions of a given depth, from a probabilistic grammar."""
 
 from collections.abc import Sequence
 from random import Random
 
 from permalign.tasks.expressions import DEPTH_OF_A_DIGIT, DIGITS, OPERATORS, Expression
-from permalign.tasks.program import DEEPEST
+from permalign.tasks.program import MAX_DEPTH
 from permalign.tasks.seeded_random import below, pick
 
 _DIGIT_WEIGHT, _OPERATOR_WEIGHT = 3, 2  # E -> digit with probability 3/5, E -> ( E op E ) with 2/5
@@ -13,28 +13,30 @@ _DIGIT_WEIGHT, _OPERATOR_WEIGHT = 3, 2  # E -> digit with probability 3/5, E -> 
 class DepthSampler:
     """Draws expressions of exactly one derivation depth and bounded length.
 
-    ``E -> digit`` has probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half, so that they end), given
-    the depth and the largest length. The condition is met exactly, by counting rather than by drawing again.
+    ``E -> digit`` has probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half, so that expressions are finite),
+    conditioned on the depth and the largest length. The condition holds exactly, by counting, not by rejection.
     With ``W[k][m]`` the number of shapes with m operators whose parentheses are nested exactly k deep, and
     ``V[k][m]`` of those nested at most k deep,
 
         W[k][m] = sum over l of  W[k-1][l] V[k-1][m-1-l]  +  V[k-2][l] W[k-1][m-1-l]
 
-    (the left part is as deep as the depth needs; or the right part is and the left is not). All shapes with m
-    operators are equally likely, namely (2/5)^m (3/5)^(m+1). The numbers are whole, so a seed gives the same
-    expressions everywhere. Cost: O(k m²) once, O(m²) for each expression.
+    (the left part has the full depth; or the right part has, and the left does not). All shapes with m operators are
+    equally likely, namely (2/5)^m (3/5)^(m+1). The counts are integers, so a seed gives the same expressions on all
+    machines. Cost: O(k m²) once, O(m²) for each expression.
 
     Args:
         depth: the derivation depth of all expressions.
-        max_length: the largest number of tokens (an expression has 4 for each operator, plus 1).
+        max_length: the largest number of tokens (an expression with m operators has 4 m + 1).
     """
 
     def __init__(self, depth: int, max_length: int) -> None:
         if depth < DEPTH_OF_A_DIGIT:
-            raise ValueError(f"depth is {depth}; a single digit has depth {DEPTH_OF_A_DIGIT} already.")
+            raise ValueError(
+                f"depth is {depth}, but must be at least {DEPTH_OF_A_DIGIT}, the depth of a single digit."
+            )
         self._nesting = depth - DEPTH_OF_A_DIGIT
-        if self._nesting > DEEPEST:
-            raise ValueError(f"depth is {depth}; {DEEPEST + DEPTH_OF_A_DIGIT} is the most.")
+        if self._nesting > MAX_DEPTH:
+            raise ValueError(f"depth is {depth}, but must be at most {MAX_DEPTH + DEPTH_OF_A_DIGIT}.")
         needed = 4 * self._nesting + 1
         if max_length < needed:
             raise ValueError(f"max_length is {max_length}, but depth {depth} takes at least {needed} tokens.")
@@ -42,7 +44,7 @@ class DepthSampler:
 
     @property
     def count(self) -> int:
-        """How many different expressions there are to draw.
+        """The number of distinct expressions.
 
         >>> DepthSampler(depth=4, max_length=200).count
         400
@@ -51,7 +53,7 @@ class DepthSampler:
         return sum(n * len(OPERATORS) ** size * len(DIGITS) ** (size + 1) for size, n in sizes)
 
     def draw(self, generator: Random) -> Expression:
-        """One expression."""
+        """Draw one expression."""
         inner = _DIGIT_WEIGHT * _OPERATOR_WEIGHT
         whole = (_DIGIT_WEIGHT + _OPERATOR_WEIGHT) ** 2
         counts = self._exact[self._nesting]

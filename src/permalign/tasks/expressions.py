@@ -1,4 +1,4 @@
-"""Fully parenthesised arithmetic expressions: written three ways, read, and filled in from a form.
+"""Fully parenthesised arithmetic expressions in infix, prefix and postfix notation, and templates of them.
 
 ``E -> digit | ( E op E )``. The *derivation depth* is that of the tree with ``E -> N | ( E O E )``,
 ``N -> digit``, ``O -> op``: the depth of the parentheses plus 3. A *shape* leaves out digits and operators, a
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-from permalign.tasks.program import DEEPEST
+from permalign.tasks.program import MAX_DEPTH
 from permalign.tasks.seeded_random import pick
 
 Notation = Literal["infix", "prefix", "postfix"]
@@ -19,7 +19,7 @@ DEPTH_OF_A_DIGIT = 3
 """The derivation depth of an expression without parentheses."""
 
 Shape = None | tuple["Shape", "Shape"]
-"""An expression of which only the parentheses are known; a digit is None."""
+"""The parentheses of an expression; a digit is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,10 @@ class Expression:
 
 
 def read_infix(text: str) -> Expression:
-    """The expression written as this infix text, one character a token.
+    """Parse an expression in infix notation; each character is a token.
 
     Raises:
-        ValueError: it is not fully parenthesised, or has other characters; the message says where.
+        ValueError: the expression is not fully parenthesised, or has other characters; the message says where.
 
     >>> read_infix("(1+(2*3))").depth
     5
@@ -69,12 +69,14 @@ def read_infix(text: str) -> Expression:
     for position, token in enumerate(text, start=1):
         kind = "operand" if token in DIGITS + "(" else "operator" if token in OPERATORS else "close"
         if token not in DIGITS + OPERATORS + "()":
-            raise ValueError(f"character {position}, {token!r}, is no digit, operator or parenthesis.")
+            raise ValueError(f"character {position}, {token!r}, is not a digit, operator or parenthesis.")
         if kind != expected:
-            raise ValueError(f"character {position}, {token!r}, stands where {_EXPECTED[expected]} should.")
+            raise ValueError(f"character {position} is {token!r}, but {_EXPECTED[expected]} was expected.")
         if token == "(":
-            if len(operators) == DEEPEST:
-                raise ValueError(f"character {position} opens parenthesis {DEEPEST + 1} inside one another.")
+            if len(operators) == MAX_DEPTH:
+                raise ValueError(
+                    f"character {position} opens parenthesis {MAX_DEPTH + 1} inside one another."
+                )
             operators.append("(")
         elif token in DIGITS:
             finished.append(Expression(token))
@@ -100,7 +102,7 @@ _EXPECTED = {
 
 
 def _after_operand(operators: list[str]) -> str:
-    """What must follow an operand: the innermost parenthesis knows whether it has its operator yet."""
+    """What must follow an operand, depending on whether the innermost parenthesis already has its operator."""
     return "end" if not operators else "operator" if operators[-1] == "(" else "close"
 
 
@@ -121,7 +123,7 @@ def shape_depth(shape: Shape) -> int:
 
 
 def fill(shape: Shape, generator: Random) -> Expression:
-    """The shape with random digits and operators."""
+    """Fill a shape with random digits and operators."""
     if shape is None:
         return Expression(pick(DIGITS, generator))
     left = fill(shape[0], generator)
@@ -130,7 +132,7 @@ def fill(shape: Shape, generator: Random) -> Expression:
 
 
 def template_count(depth: int) -> int:
-    """How many templates (expressions with their digits masked) are of at most this derivation depth.
+    """The number of templates (expressions with masked digits) of at most this derivation depth.
 
     >>> template_count(6)
     40805

@@ -1,22 +1,21 @@
-"""A typed grammar of programs: write them without brackets, read them back, say what may come next.
+"""A typed grammar of programs: linearise them without brackets, parse them, and list the tokens that may follow.
 
 A `Rule` gives a function's result type and the types of its arguments; a function may have several rules
 (``loc_2`` of a state can be a city, a river or a place). A program is written as its functions in prefix
 order, without brackets. Some constants may be left out (GeoQuery's ``all``: ``river`` stands for
-``river(all)``); the types, and the rule of reading below, say where they were.
+``river(all)``); the types and the rule for parsing below restore them.
 
-**How it works.** After some tokens, what is still to come is a sequence of types, one for each argument not
-yet read; as functions have several rules, it is one of a set of such sequences. A `State` holds the set as a
+**How it works.** After a prefix of tokens, what must follow is a sequence of types, one for each argument not yet
+read; since functions have several rules, it is one of a set of such sequences. A `State` holds the set as a
 trie: for each type that may come next, the state after it. Since ``X A | X B = X (A | B)``, sets are merged
 exactly, so the trie has one branch for each type and does not grow with the number of ways to type the
-prefix. States are interned and remember their successors: a step is a dictionary look-up once it was made
-before, and the first time costs about as much as the trie has branches.
+prefix. States are interned and cache their successors: a repeated step is a dictionary look-up, and a new one costs
+about as much as the trie has branches.
 
-**Reading.** Write out every node in prefix order, with the constants that were left out. Where two programs
-have the same tokens, take the one that, at the first node at which they differ, has the constant that was
-left out, else the fewer arguments: a noun is closed as early as the rest allows. `Grammar.linearise` leaves
-constants out only if that reading gives the program back, and otherwise writes them all, so reading always
-undoes it.
+**Parsing.** If several programs have the same tokens, compare their nodes in prefix order, constants that were left out
+included. At the first difference, the program with the constant that was left out wins, else the one with fewer
+arguments: a noun is closed as early as the rest allows. `Grammar.linearise` leaves out constants only if parsing
+restores the program, and otherwise writes them all, so `Grammar.read` always inverts it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +25,7 @@ from permalign.errors import excerpt
 from permalign.tasks.program import Program, from_preorder
 
 END: Final = "</s>"
-"""Stands for the end of the program among the tokens that may follow."""
+"""The end of the program, among the tokens that may follow."""
 
 
 class Rule(NamedTuple):
@@ -38,17 +37,17 @@ class Rule(NamedTuple):
 
 
 class GrammarError(ValueError):
-    """Tokens or trees that are no program of the grammar; the message says where and what was expected."""
+    """Tokens or a tree that are not a program of the grammar; the message says where, and what was expected."""
 
 
 class State:
-    """What may follow the tokens read so far. States are made by a `Grammar`; they never change.
+    """What may follow the tokens read so far. States are created by a `Grammar` and are immutable.
 
     Attributes:
         complete: whether the tokens so far are a program.
-        allowed: the tokens that may come next, `END` among them if the program is complete. From each of them
-            a program can be reached.
-        shortest: how many more tokens the shortest program needs.
+        allowed: the tokens that may come next, including `END` if the program is complete. Each of them can be
+            continued to a program.
+        shortest: the smallest number of tokens that complete the program.
     """
 
     complete: bool
@@ -63,7 +62,7 @@ class State:
         self._cost: dict[str, int] | None = None
         self._reach: tuple[int, int] | None = None
         skippable = [rest for kind, rest in rests.items() if kind in grammar._skippable]
-        # A constant that may be left out may have been: where its type is due, so is what follows it.
+        # A constant may have been left out: where its type is expected, so is whatever follows it.
         self._settled: tuple[State, ...] = (self, *(state for rest in skippable for state in rest._settled))
         self.complete = finished or any(rest.complete for rest in skippable)
         kinds = {kind for state in self._settled for kind in state._rests}
@@ -73,19 +72,19 @@ class State:
         self.shortest = 0 if finished else min(lengths)
 
     def advance(self, token: str) -> "State":
-        """The state after one more token; a `GrammarError` if that token may not come here."""
+        """The state after one more token; a `GrammarError` if the token is not allowed here."""
         state = self._next.get(token)
         if state is None:
             if token not in self.allowed or token == END:
-                raise GrammarError(f"{excerpt(token)} may not come here; expected {_listed(self.allowed)}.")
+                raise GrammarError(f"{excerpt(token)} is not allowed here; expected {_listed(self.allowed)}.")
             state = self._next[token] = self._grammar._after_token(self._settled, token)
         return state
 
     def allowed_within(self, tokens: int) -> frozenset[str]:
         """The tokens after which a program can still be finished in ``tokens`` tokens, counting this one.
 
-        A decoder that may write n tokens starts with ``allowed_within(n)``, goes on with ``n - 1`` and never
-        gets stuck; with nothing left only `END` is allowed, which does not count as a token.
+        A decoder that may write n tokens starts with ``allowed_within(n)``, continues with ``n - 1`` and never gets
+        stuck; at 0 only `END` is allowed, which does not count as a token.
 
         Raises:
             ValueError: no program is that short.
@@ -124,12 +123,12 @@ class State:
 class Grammar:
     """Programs whose result has one of the start types.
 
-    States are kept for the lifetime of the grammar; all of GeoQuery's programs need no more than 200.
+    States are kept for the lifetime of the grammar; GeoQuery's programs need at most 200.
 
     Args:
-        start: the types a whole program may have.
-        rules: every function with its types. The order does not matter.
-        optional: constants (functions without arguments) that may be left out when a program is written.
+        start: the types of complete programs.
+        rules: the rules, in any order.
+        optional: constants (functions without arguments) that may be left out of linearised programs.
 
     >>> noun = [Rule("river", "River", ("All",)), Rule("river", "River", ("River",)), Rule("all", "All")]
     >>> both = [Rule("exclude", "River", ("River", "River")), Rule("mississippi", "River")]
@@ -165,7 +164,7 @@ class Grammar:
         self.initial = self._state(False, dict.fromkeys(self.start, finished))
 
     def restricted_to(self, tokens: Iterable[str]) -> "Grammar":
-        """The programs that can be written with these tokens (constants that may be left out need not be there).
+        """The grammar of the programs that have only these tokens; optional constants need not be among them.
 
         Raises:
             ValueError: there are none.
@@ -178,37 +177,37 @@ class Grammar:
         rules = [rule for rule in rules if finite.issuperset(rule.arguments)]
         start = [kind for kind in self.start if kind in finite]
         if not start:
-            raise ValueError("No program can be written with these tokens; are they of another vocabulary?")
+            raise ValueError("no program can be written with these tokens; are they from another vocabulary?")
         return Grammar(start, rules, self.optional)
 
     @property
     def tokens(self) -> frozenset[str]:
-        """Every token a program may have."""
+        """All tokens of programs."""
         return frozenset(self._rules_of)
 
     def follow(self, prefix: Sequence[str]) -> frozenset[str]:
-        """The tokens that may come after these, `END` among them if they are a program already.
+        """The tokens that may follow a prefix, including `END` if it is a complete program.
 
-        A decoder that keeps `State.advance` in its hypotheses need not walk the prefix each time.
+        A decoder is faster if it keeps states and uses `State.advance`.
         """
         return self.state(prefix).allowed
 
     def state(self, prefix: Sequence[str]) -> State:
-        """The state after these tokens; a `GrammarError` says which of them cannot stand where it does."""
+        """The state after these tokens; a `GrammarError` names the first token that is not allowed."""
         state = self.initial
         for position, token in enumerate(prefix, start=1):
             try:
                 state = state.advance(token)
             except GrammarError as error:
-                raise GrammarError(f"Token {position}: {error}") from None
+                raise GrammarError(f"token {position}: {error}") from None
         return state
 
     def linearise(self, program: Program) -> list[str]:
-        """The tokens of a program, which `read` turns back into the very same program.
+        """The tokens of a program, from which `read` restores it.
 
         Raises:
-            GrammarError: the program is not well typed, or (in a grammar whose functions take several numbers
-                of arguments) its tokens belong to another program.
+            GrammarError: the program is not well typed, or its tokens are read as another program (possible if
+                functions take varying numbers of arguments).
         """
         nodes = [(node.function, len(node.arguments)) for node in program.nodes()]
         self._check_types(nodes)
@@ -216,19 +215,19 @@ class Grammar:
         for tokens in ([function for function in written if function not in self.optional], written):
             if self._accepts(self.initial, tokens) and self._read(tokens) == nodes:
                 return tokens
-        raise GrammarError(f"The tokens {excerpt(' '.join(written))} are read as another program.")
+        raise GrammarError(f"the tokens {excerpt(' '.join(written))} are read as another program.")
 
     def read(self, tokens: Sequence[str]) -> Program:
-        """The program that these tokens stand for; see the top of this module for the choice among several.
+        """Parse tokens; see the module's docstring for the choice among several programs.
 
         Raises:
-            GrammarError: they are no program. The message gives the first token that cannot stand where it
-                does (counted from 1) and what could.
+            GrammarError: the tokens are not a program. The message gives the position (from 1) of the first token that
+                is not allowed, and what is.
         """
         state = self.state(tokens)
         if not state.complete:
             raise GrammarError(
-                f"The program stops after {len(tokens)} tokens; expected {_listed(state.allowed)} next."
+                f"the program stops after {len(tokens)} tokens; expected {_listed(state.allowed)} next."
             )
         return from_preorder(self._read(tokens))
 
@@ -240,7 +239,7 @@ class Grammar:
         return state.complete
 
     def _read(self, tokens: Sequence[str]) -> list[tuple[str, int]]:
-        """The nodes of the preferred program, each with its number of arguments, of readable tokens."""
+        """The nodes of the preferred program, each with its number of arguments; the tokens must be parseable."""
         state, position = self.initial, 0
         nodes: list[tuple[str, int]] = []
         while position < len(tokens) or state._rests:
@@ -254,7 +253,7 @@ class Grammar:
                 for function, arity, after in choices
                 if (following := self._after_node((state,), function, arity))
             ]
-            # Some choice leads to the end, since the tokens are readable; so the last needs no trying out.
+            # Since the tokens are parseable, some choice leads to the end; so the last one need not be tried.
             fitting = (choice for choice in possible[:-1] if self._accepts(choice[2], tokens[choice[1] :]))
             node, position, state = next(fitting, possible[-1])
             nodes.append(node)
@@ -269,7 +268,7 @@ class Grammar:
                     raise GrammarError(f"unknown function {excerpt(function)}.")
                 arguments = "1 argument" if arity == 1 else f"{arity} arguments"
                 raise GrammarError(
-                    f"{function!r} with {arguments} may not stand there (function {position})."
+                    f"{function!r} with {arguments} is not allowed there (function {position})."
                 )
 
     def _after_token(self, states: Iterable[State], token: str) -> State:
@@ -279,7 +278,7 @@ class Grammar:
         return state
 
     def _after_node(self, states: Iterable[State], function: str, arity: int | None = None) -> State | None:
-        """What may follow a function with so many arguments (or any number) in any of these states."""
+        """The state after a function with this number of arguments (or any) in any of the given states."""
         after: State | None = None
         for state in states:
             for rule in self._rules_of.get(function, ()):
@@ -301,7 +300,7 @@ class Grammar:
         return self._unions[first, second]
 
     def _state(self, finished: bool, rests: dict[str, State]) -> State:
-        """The one state with these contents."""
+        """The interned state with these contents."""
         key = (finished, frozenset(rests.items()))
         if key not in self._states:
             self._states[key] = State(self, finished, rests)
@@ -319,7 +318,7 @@ class Grammar:
                     for argument in rule.arguments:
                         ways = _sums(ways, lengths[argument], most)
                     if rule.function in self.optional:
-                        ways |= 2  # or written out after all
+                        ways |= 2  # or written
                     lengths[rule.result] |= ways
             self._length_sets[most] = lengths
         return self._length_sets[most][kind]
@@ -327,12 +326,12 @@ class Grammar:
     def _check_optional(self) -> None:
         for function in self.optional:
             if any(rule.arguments for rule in self._rules_of.get(function, ())):
-                raise ValueError(f"{function!r} takes arguments; only a constant may be left out.")
+                raise ValueError(f"{function!r} takes arguments; only a constant may be optional.")
         if END in self._rules_of:
             raise ValueError(f"{END!r} marks the end of a program and cannot name a function.")
 
     def _shortest_lengths(self) -> dict[str, int]:
-        """The fewest tokens of any program of each type, by iterating to the fixed point.
+        """The smallest number of tokens of any program of each type, by fixed-point iteration.
 
         Raises:
             ValueError: a type has no finite program, so a decoder could be led into a dead end.
@@ -349,23 +348,23 @@ class Grammar:
                         shortest[rule.result] = length
                         changed = True
         used = {*self.start, *(kind for rule in self.rules for kind in rule.arguments)}
-        if hopeless := sorted(used - shortest.keys()):
-            raise ValueError(f"No finite program has type {_listed(hopeless)}; add a rule that ends there.")
+        if infinite := sorted(used - shortest.keys()):
+            raise ValueError(f"no finite program has type {_listed(infinite)}; add a rule that terminates.")
         return shortest
 
 
 def _sums(first: int, second: int, most: int) -> int:
-    """The sums up to ``most`` of one number from each set, sets written as bits."""
-    sums, place = 0, 0
+    """The sums up to ``most`` of one number from each set; sets are bit masks."""
+    sums, shift = 0, 0
     while first:
         if first & 1:
-            sums |= second << place
+            sums |= second << shift
         first >>= 1
-        place += 1
+        shift += 1
     return sums & ((1 << (most + 1)) - 1)
 
 
-def _listed(names: Iterable[str], longest: int = 8) -> str:
+def _listed(names: Iterable[str], max_length: int = 8) -> str:
     quoted = [repr(name) if name != END else "the end" for name in sorted(names)]
-    more = [f"{len(quoted) - longest} others"] if len(quoted) > longest else []
-    return " or ".join(filter(None, [", ".join(quoted[:longest]), *more]))
+    others = [f"{len(quoted) - max_length} others"] if len(quoted) > max_length else []
+    return " or ".join(filter(None, [", ".join(quoted[:max_length]), *others]))

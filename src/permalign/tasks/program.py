@@ -1,14 +1,14 @@
-"""Programs as trees, and how they are written with brackets.
+"""Programs as trees, and their notation with brackets.
 
-The same few lines read ``after ( twice ( jump ) , walk ( around , left ) )`` and FunQL such as
-``answer(city(loc_2(stateid('texas'))))``, once each is cut into tokens.
+The same parser reads ``after ( twice ( jump ) , walk ( around , left ) )`` and, once tokenised, FunQL such as
+``answer(city(loc_2(stateid('texas'))))``.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-DEEPEST = 200
-"""What is nested deeper than this is refused: nobody needs it, and recursion has its limits."""
+MAX_DEPTH = 200
+"""The deepest nesting that is accepted, since recursion has its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Program:
     arguments: tuple["Program", ...] = ()
 
     def nodes(self) -> Iterator["Program"]:
-        """The program and all it is made of, a function before its arguments, left before right.
+        """All nodes of the program, a function before its arguments, from left to right.
 
         >>> [node.function for node in Program("and", (Program("run"), Program("jump"))).nodes()]
         ['and', 'run', 'jump']
@@ -32,7 +32,7 @@ class Program:
 
     @property
     def depth(self) -> int:
-        """How many functions are nested at most; a constant has depth 1.
+        """The depth of the tree; a constant has depth 1.
 
         >>> Program("and", (Program("run"), Program("twice", (Program("jump"),)))).depth
         3
@@ -45,7 +45,7 @@ class Program:
 
 
 def from_preorder(symbols: Sequence[tuple[str, int]]) -> Program:
-    """The program whose nodes, in the order of `Program.nodes`, are these (function, number of arguments).
+    """Build a program from pairs of function and number of arguments, in the order of `Program.nodes`.
 
     >>> " ".join(bracketed(from_preorder([("and", 2), ("run", 0), ("jump", 0)])))
     'and ( run , jump )'
@@ -59,7 +59,7 @@ def from_preorder(symbols: Sequence[tuple[str, int]]) -> Program:
         arguments = tuple(finished.pop() for _ in range(arity))
         finished.append(Program(function, arguments))
     if len(finished) != 1:
-        raise ValueError(f"The symbols make {len(finished)} programs; exactly one was expected.")
+        raise ValueError(f"the symbols form {len(finished)} programs; expected exactly one.")
     return finished[0]
 
 
@@ -78,10 +78,10 @@ def bracketed(program: Program) -> list[str]:
 
 
 def read_bracketed(tokens: Sequence[str]) -> Program:
-    """The program that `bracketed` writes as these tokens.
+    """Parse the tokens that `bracketed` returns.
 
     Raises:
-        ValueError: brackets or commas are not where they should be; the message gives the token's number.
+        ValueError: brackets or commas are misplaced; the message gives the position of the token.
 
     >>> read_bracketed("and ( run , jump )".split()) == Program("and", (Program("run"), Program("jump")))
     True
@@ -103,8 +103,8 @@ def read_bracketed(tokens: Sequence[str]) -> Program:
             arguments[-1].append(Program(token))
             expect_name = False
         elif token == "(" and not arguments[-1][-1].arguments:
-            if len(names) == DEEPEST:
-                raise ValueError(f"token {position} opens bracket {DEEPEST + 1} inside one another.")
+            if len(names) == MAX_DEPTH:
+                raise ValueError(f"token {position} opens bracket {MAX_DEPTH + 1} inside one another.")
             names.append(arguments[-1].pop().function)
             opened.append(position)
             arguments.append([])

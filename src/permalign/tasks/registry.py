@@ -12,8 +12,8 @@ from permalign.tasks.base import Task
 from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.scan import ScanSP
 from permalign.tasks.tatoeba import Tatoeba
-from permalign.tasks.translation import Aligned, ChineseEnglish, EnglishJapanese
-from permalign.tasks.user_data import ChineseEnglishDocs, UserData
+from permalign.tasks.translation import Aligned, ChineseEnglish, ChineseEnglishDocs, EnglishJapanese
+from permalign.tasks.user_data import UserData
 
 _TASK_CLASSES: tuple[type[Task], ...] = (
     Arithmetic,

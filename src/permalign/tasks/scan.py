@@ -1,4 +1,4 @@
-"""SCAN-SP: SCAN's commands, to be turned into programs rather than into actions."""
+"""SCAN-SP: SCAN's commands with programs, not actions, as targets."""
 
 from collections.abc import Sequence
 from functools import cache, cached_property
@@ -21,15 +21,14 @@ _PARTS = ("train", "dev", "test")
 
 
 class ScanSP(Task):
-    """Commands in, programs without brackets out, all generated; the published IID split needs its files.
+    """Commands to programs without brackets, all generated; the published IID split needs its files.
 
-    IID is SCAN's simple split, of which a fifth of the training commands (drawn with the seed) is kept for
-    development. LEN trains on commands of up to 5 words; the longer ones are divided into dev and test (always the
-    same, whatever the seed).
+    IID is SCAN's simple split; a random fifth of the training commands is used for development. LEN trains on commands
+    of up to 5 words; the longer ones are divided into dev and test (always the same, whatever the seed).
 
     Args:
         data_dir: the folder with ``scan/tasks_train_simple.txt`` and ``scan/tasks_test_simple.txt``.
-        seed: draws the development set; without the files, the test set as well.
+        seed: the seed of the development set, and without the files of the test set.
     """
 
     name = "scan-sp"
@@ -53,8 +52,8 @@ class ScanSP(Task):
             return ()
         folder = data_root(self.data_dir) / "scan"
         return (
-            f"IID is drawn with seed {self.seed}: it has the sizes of SCAN's simple split, but not the same "
-            f"commands. For the published one, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
+            f"IID is a random split with seed {self.seed}: it has the sizes of SCAN's simple split, but not the same "
+            f"commands. For the published split, place {TRAIN_FILE} and {TEST_FILE} in {folder} or run "
             "`permalign data fetch scan`.",
         )
 
@@ -68,7 +67,7 @@ class ScanSP(Task):
         return " ".join(bracketed(program_grammar().read(output)))
 
     def execute(self, output: Sequence[str], example: Example) -> tuple[str, ...]:
-        """The actions that a program stands for; one that cannot be read is a `GrammarError`."""
+        """The actions of a program; a `GrammarError` if the output is not a program."""
         return execute(program_grammar().read(output))
 
     @cached_property
@@ -112,8 +111,8 @@ class ScanSP(Task):
         return train, test
 
     def _read(self, path: Path, seen: set[str]) -> list[str]:
-        """The commands of one file, each checked against the grammar and against the actions beside it."""
-        found = []
+        """Read the commands of a file; each is checked against the grammar and against its actions."""
+        commands_read = []
         for number, text in read_text(path).lines:
             command, separator, actions = text.removeprefix("IN: ").partition(" OUT: ")
             if not text.startswith("IN: ") or not separator:
@@ -127,8 +126,8 @@ class ScanSP(Task):
             if command in seen:
                 raise DataError(f"{command!r} occurs twice.", path, number)
             seen.add(command)
-            found.append(command)
-        return found
+            commands_read.append(command)
+        return commands_read
 
 
 @cache

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example
-from permalign.tasks.data_folder import dataset_file
 from permalign.tasks.partitions import (
     PARTS,
     Partition,
@@ -135,25 +134,6 @@ class UserData(PartitionedTask):
         if not isinstance(meta, dict):
             rest["meta"], meta = meta, {}
         return Example(source, target, str(record.get("id", number)), {**rest, **meta})
-
-
-class ChineseEnglishDocs(UserData):
-    """Sentences of Chinese software documentation and their English originals, from docs.tsv.gz.
-
-    Technical prose, a free substitute for FBIS: ``len`` trains on at most 29 English tokens and tests on exactly 30.
-    """
-
-    name = "zh-en-docs"
-    description = "Chinese to English, software documentation (place docs.tsv.gz in zh-en/)"
-    metric = "bleu"
-
-    def __init__(self, data_dir: str | Path | None = None) -> None:
-        self._data_dir = data_dir
-        super().__init__("docs.tsv.gz", source_column="zh", target_column="en")
-
-    def _load(self) -> PartitionedExamples:
-        self._path = dataset_file("zh-en", "docs.tsv.gz", self._data_dir)
-        return super()._load()
 
 
 def _split_files(folder: Path) -> list[tuple[str, str, Path]]:

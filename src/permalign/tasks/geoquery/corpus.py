@@ -1,4 +1,4 @@
-"""GeoQuery's corpus files: blocks of ``id:``, ``nl:``, ``mrl:`` and ``productions:``, one file a language."""
+"""GeoQuery's corpus files: blocks of ``id:``, ``nl:``, ``mrl:`` and ``productions:``, one file per language."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class Question:
     """One question of the corpus.
 
     Attributes:
-        id: its number, the same in every language.
-        text: the question as the corpus writes it, its tokens separated by spaces.
-        funql: its meaning, evenly spaced.
+        id: the number of the question, the same in every language.
+        text: the question in the corpus, its tokens separated by spaces.
+        funql: its FunQL program, with normalised spaces.
         program: the tokens of the masked program, without brackets, `answer` and `all`.
         program_all: the same with every `all`.
-        entities: what is masked, in order.
+        entities: the masked entities, in order.
         template: the FunQL with the names of entities left out.
     """
 
@@ -70,11 +70,11 @@ def _blocks(path: Path) -> Iterator[list[Line]]:
 
 def _question(path: Path, block: list[Line]) -> Question:
     values = {}
-    for place, field in enumerate(_FIELDS):
-        line = block[min(place, len(block) - 1)]
-        if place >= len(block) or not line.text.startswith(field + ":"):
+    for index, field in enumerate(_FIELDS):
+        line = block[min(index, len(block) - 1)]
+        if index >= len(block) or not line.text.startswith(field + ":"):
             raise DataError(
-                f"expected a line `{field}:...` as line {place + 1} of a block.", path, line.number
+                f"expected a line `{field}:...` as line {index + 1} of a block.", path, line.number
             )
         values[field] = line.text.removeprefix(field + ":").strip()
     for line in block[len(_FIELDS) :]:
@@ -85,14 +85,12 @@ def _question(path: Path, block: list[Line]) -> Question:
     if not values["nl"]:
         raise DataError("the question is empty.", path, block[1].number)
     try:
-        return _understood(int(values["id"]), values["nl"], values["mrl"])
+        return _parse(int(values["id"]), values["nl"], values["mrl"])
     except ValueError as error:
-        raise DataError(
-            f"cannot understand {excerpt(values['mrl'])}: {error}", path, block[2].number
-        ) from None
+        raise DataError(f"cannot parse {excerpt(values['mrl'])}: {error}", path, block[2].number) from None
 
 
-def _understood(number: int, text: str, funql: str) -> Question:
+def _parse(number: int, text: str, funql: str) -> Question:
     tree = read_funql(funql)
     masked, entities = mask(tree)
     return Question(

@@ -1,9 +1,9 @@
-"""What a FunQL program answers, by the facts of Geobase.
+"""Execute FunQL programs on the facts of Geobase.
 
-Every function maps sets to sets. A noun keeps what is of its kind (``river``), a relation gives whatever is
-related to some member of its argument (``next_to_2``), a superlative keeps the members that have most of
-something, all of them if several do (``longest``), a measure gives the numbers of its members
-(``population_1``). What the facts do not tell is nothing: cities have no area, so no city is the densest.
+Every function maps sets to sets. A noun keeps the things of its kind (``river``); a relation returns everything related
+to some member of its argument (``next_to_2``); a superlative keeps the members with the largest or smallest measure,
+ties included (``longest``); a measure returns the numbers of its members (``population_1``). Things without a measure
+are ignored: cities have no area, so no city is the densest.
 
 ``most`` and ``fewest`` count: ``most(state(loc_1(city(all))))`` are those members of
 ``state(loc_1(city(all)))`` that are in the relation ``loc_1`` to the most members of ``city(all)``.
@@ -19,28 +19,28 @@ from permalign.tasks.program import Program
 
 Things = frozenset[Thing]
 Numbers = Mapping[Thing | None, Number]
-"""The number of each thing that has one; a number of nothing in particular belongs to None."""
+"""The number of each thing that has one; a number that belongs to no thing has the key None."""
 
 Denotation = frozenset[str | Number]
-"""An answer: entities as FunQL names them, or numbers."""
+"""The result of a program: entities as FunQL names them, or numbers."""
 
 MAJOR = {"city": ("population", 150_000), "river": ("length", 750), "lake": ("area", 5_000)}
-"""A major city has more people, a major river is longer (km), a major lake larger (square km).
+"""A major city has more inhabitants, a major river is longer (km), a major lake is larger (square km).
 
-For cities and rivers these are the bounds of the recorded answers. Lakes have none there; ours leaves the
-five Great Lakes and the Great Salt Lake.
+For cities and rivers these thresholds fit the recorded answers, which have none for lakes; ours selects the five
+Great Lakes and the Great Salt Lake.
 """
 
 
 class ExecutionError(ValueError):
-    """A program that has no meaning, such as a population of numbers."""
+    """A program without meaning, such as a population of numbers."""
 
 
 class Executor:
-    """Answers programs about one world.
+    """Executes programs on the facts about one world.
 
     Args:
-        world: what the facts say, see `world_of`.
+        world: the facts, see `world_of`.
     """
 
     def __init__(self, world: World) -> None:
@@ -97,7 +97,7 @@ class Executor:
         }
 
     def __call__(self, program: Program) -> Denotation:
-        """The answer to a whole question, ``answer(...)``.
+        """The result of a complete program, ``answer(...)``.
 
         Raises:
             ExecutionError: the program has no meaning.
@@ -121,11 +121,11 @@ class Executor:
             first, second = self._things(arguments[0]), self._things(arguments[1])
             return first - second if function == "exclude" else first & second
         if len(arguments) != 1:
-            raise ExecutionError(f"there is no function {function!r} of {len(arguments)} arguments.")
+            raise ExecutionError(f"unknown function {function!r} with {len(arguments)} arguments.")
         return self._applied(function, arguments[0])
 
     def _applied(self, function: str, argument: Program) -> Things | Numbers:
-        """A function of one argument."""
+        """Apply a function to its only argument."""
         if function in self._filters:
             return frozenset(filter(self._filters[function], self._things(argument)))
         if function in self._relations:
@@ -143,13 +143,13 @@ class Executor:
         if function == "sum":
             return {None: sum(self._numbers(argument).values())}
         if function == "elevation_2":
-            wanted = set(self._numbers(argument).values())
+            elevations = set(self._numbers(argument).values())
             return frozenset(
-                place for place, number in self._world.measures["elevation"].items() if number in wanted
+                place for place, number in self._world.measures["elevation"].items() if number in elevations
             )
         if function in self._superlatives:
             return self._superlative(function, self._value(argument))
-        raise ExecutionError(f"there is no function {function!r} of one argument.")
+        raise ExecutionError(f"unknown function {function!r} with one argument.")
 
     def _superlative(self, function: str, value: Things | Numbers) -> Things | Numbers:
         measure, best = self._superlatives[function]
@@ -166,7 +166,7 @@ class Executor:
         return frozenset(thing for thing in found if state in ([], ["_"], [thing.state]))
 
     def _counts(self, program: Program) -> Counter[Thing]:
-        """How many members of the relation's argument each member of the program is related to."""
+        """For each member of the program, the number of members of the relation's argument it is related to."""
         function = program.function
         if len(program.arguments) == 1 and function in self._relations:
             related = self._relations[function]
@@ -176,20 +176,20 @@ class Executor:
         if len(program.arguments) == 1 and function in self._filters:
             counts = self._counts(program.arguments[0])
             return Counter({thing: n for thing, n in counts.items() if self._filters[function](thing)})
-        raise ExecutionError(f"{function!r} is no relation, so there is no most or fewest of it.")
+        raise ExecutionError(f"{function!r} is not a relation, so `most` and `fewest` do not apply.")
 
     def _things(self, program: Program) -> Things:
         value = self._value(program)
         if not isinstance(value, frozenset):
             raise ExecutionError(
-                f"{program.function!r} gives numbers; cities, rivers or the like are needed."
+                f"{program.function!r} returns numbers, but cities, rivers or the like are needed."
             )
         return value
 
     def _numbers(self, program: Program) -> Numbers:
         value = self._value(program)
         if isinstance(value, frozenset):
-            raise ExecutionError(f"{program.function!r} gives no numbers.")
+            raise ExecutionError(f"{program.function!r} does not return numbers.")
         return value
 
     def _is_major(self, thing: Thing) -> bool:
@@ -204,7 +204,7 @@ def _lookup(relation: Mapping[Thing, set[Thing]]) -> Callable[[Thing], Iterable[
 
 
 def _more(measure: Mapping[Thing, Number], thing: Thing) -> Iterable[Thing]:
-    """The things that have more of it than this one."""
+    """The things with a larger measure than this one."""
     if thing not in measure:
         return ()
     return (other for other, number in measure.items() if number > measure[thing])
@@ -214,5 +214,5 @@ def _best(numbers: Mapping[Thing, Number] | Numbers, best: Callable[[Iterable[Nu
     """The things with the largest (or smallest) number."""
     if not numbers:
         return frozenset()
-    wanted = best(numbers.values())
-    return frozenset(thing for thing, number in numbers.items() if thing is not None and number == wanted)
+    extreme = best(numbers.values())
+    return frozenset(thing for thing, number in numbers.items() if thing is not None and number == extreme)

@@ -97,7 +97,7 @@ def _fact(relation: str, text: str, path: Path, line: int) -> Fact:
         if not isinstance(value, expected):
             kind = "a list" if name in _LISTS else "a number" if name in _NUMBERS else "a quoted name"
             raise DataError(
-                f"the {name} of {relation!r} is to be {kind}, not {excerpt(str(value))}.", path, line
+                f"the {name} of {relation!r} must be {kind}, not {excerpt(str(value))}.", path, line
             )
     return dict(zip(names, values, strict=True))
 

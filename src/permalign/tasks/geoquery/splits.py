@@ -1,14 +1,14 @@
-"""Which questions train, develop and test in each condition.
+"""The training, development and test questions of each condition.
 
-The numbers are in ``splits/geoquery.json``, so that everybody has the same splits (training is the rest):
+Their ids are in ``splits/geoquery.json``, so that everybody has the same splits (the rest is for training):
 
 - ``iid``: the standard 600 and 280 questions; Herzig and Berant's 60 of the 600 are for development.
 - ``temp``: Herzig and Berant's split by template; no template of the test set is in the other two.
-- ``len``: training on programs of up to 4 tokens; the longer ones are cut in two halves.
-- ``len_all``: the same by the length of programs with ``all`` written.
+- ``len``: training on programs of up to 4 tokens; the longer ones are divided into dev and test.
+- ``len_all``: the same, where lengths are those of programs with every ``all`` written.
 
-The development set of ``temp`` shares its templates with training, so that it cannot tell who generalises to others.
-``temp_tune`` is for that: the questions that ``temp`` trains and develops on, some templates of which are held out.
+The development set of ``temp`` has the templates of its training set, so it cannot tell which models generalise to new
+templates. ``temp_tune`` can: it has the training and development questions of ``temp``, with some templates held out.
 """
 
 import json
@@ -46,10 +46,10 @@ def split_ids() -> Mapping[str, list[int]]:
 
 
 def tuning_ids(templates: Mapping[int, str]) -> Mapping[str, list[int]]:
-    """The ids of `TUNING`, of which dev has about `HELD_OUT`, no more than `OF_A_TEMPLATE` of any template.
+    """The ids of `TUNING`; dev has about `HELD_OUT` questions, at most `OF_A_TEMPLATE` of any template.
 
     Args:
-        templates: of all questions, by id.
+        templates: the template of each question, by id.
     """
     questions = defaultdict(list)
     for number in sorted(split_ids()["temp/train"] + split_ids()["temp/dev"]):

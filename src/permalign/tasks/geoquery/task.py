@@ -17,7 +17,7 @@ from permalign.tasks.geoquery.signatures import program_grammar
 from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, QUESTIONS, TUNING, split_ids, tuning_ids
 from permalign.tasks.geoquery.world import World, world_of
 from permalign.tasks.grammar import Grammar
-from permalign.tasks.program import DEEPEST, Program, bracketed
+from permalign.tasks.program import MAX_DEPTH, Program, bracketed
 
 
 class GeoQuery(Task):
@@ -89,8 +89,8 @@ class GeoQuery(Task):
 
     def _full_program(self, output: Sequence[str], example: Example) -> Program:
         masked = self.grammar.read(output)
-        if masked.depth > DEEPEST:
-            raise ValueError(f"the program is nested {masked.depth} deep; at most {DEEPEST} is allowed.")
+        if masked.depth > MAX_DEPTH:
+            raise ValueError(f"the program is nested {masked.depth} deep; at most {MAX_DEPTH} is allowed.")
         return unmask(
             masked, [read_funql(entity) for entity in cast(Sequence[str], example.meta["entities"])]
         )
