@@ -1,4 +1,4 @@
-"""Words in the context of a pretrained model, named in a config and saved with the rest; nothing is downloaded."""
+"""Contextual embeddings of a pretrained model, named in a config and saved with the model; nothing is downloaded."""
 
 import shutil
 import sys
@@ -82,7 +82,7 @@ def train(model, steps=12):
     return losses
 
 
-def same_answers(model, other):
+def same_predictions(model, other):
     expected, found = model.predict(SENTENCES, explain=True), other.predict(SENTENCES, explain=True)
     assert [one.tokens for one in found] == [one.tokens for one in expected]
     assert [one.explanation.order for one in found] == [one.explanation.order for one in expected]
@@ -90,7 +90,7 @@ def same_answers(model, other):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_trains_and_comes_back_without_the_original(case, original, tmp_path):
+def test_it_trains_and_is_loaded_without_the_original(case, original, tmp_path):
     model = make(original, case)
     losses = train(model)
     assert sum(losses[-3:]) < 0.9 * sum(losses[:3])
@@ -101,12 +101,12 @@ def test_it_trains_and_comes_back_without_the_original(case, original, tmp_path)
     assert {path.name for path in (tmp_path / "run" / "model").iterdir() if path.is_dir()} == SAVED[case]
     assert [path.name for path in tmp_path.rglob("*.safetensors")] == ["model.safetensors"]
     loaded = Transducer.from_pretrained(tmp_path / "run")
-    same_answers(model, loaded)
+    same_predictions(model, loaded)
     loaded.save_pretrained(tmp_path / "again")
-    same_answers(model, Transducer.from_pretrained(tmp_path / "again"))
+    same_predictions(model, Transducer.from_pretrained(tmp_path / "again"))
 
 
-def test_it_begins_with_the_pretrained_weights(original):
+def test_training_starts_from_the_pretrained_weights(original):
     model = make(original, "both")
     expected = HuggingFaceEncoder.from_pretrained(original).state_dict()
     for words in (model.embeddings, model.reorderer.source_encoder.embeddings):
@@ -114,13 +114,13 @@ def test_it_begins_with_the_pretrained_weights(original):
     assert model.embeddings.encoder is not model.reorderer.source_encoder.embeddings.encoder
 
 
-def test_shared_words_are_one_model(original):
+def test_shared_embeddings_are_one_module(original):
     model = make(original, "shared")
     assert isinstance(model.embeddings, ContextualEmbeddings)
     assert model.reorderer.source_encoder.embeddings is model.embeddings
 
 
-def test_sinkhorn_and_local_read_it_too(original):
+def test_sinkhorn_and_local_use_it_too(original):
     for options in ({"kind": "sinkhorn"}, {"kind": "sinkhorn", "encoder": {"kind": "bilstm"}}):
         assert len(make(original, **options).predict(SENTENCES)) == len(SENTENCES)
     model = Transducer(
@@ -129,45 +129,45 @@ def test_sinkhorn_and_local_read_it_too(original):
     assert len(model.predict(SENTENCES)) == len(SENTENCES)
 
 
-def test_of_a_model_with_a_decoder_the_encoder(tmp_path):
+def test_only_the_encoder_of_an_encoder_decoder_is_used(tmp_path):
     config = transformers.T5Config(
         vocab_size=len(PIECES), d_model=8, d_kv=4, d_ff=16, num_layers=1, num_heads=2
     )
     model = make(save(tmp_path / "original", transformers.T5Model(config)))
     model.save_pretrained(tmp_path / "model")
-    same_answers(model, Transducer.from_pretrained(tmp_path / "model"))
+    same_predictions(model, Transducer.from_pretrained(tmp_path / "model"))
 
 
-def test_a_model_in_half_precision(tmp_path):
+def test_half_precision_is_converted(tmp_path):
     model = make(save(tmp_path / "original", make_model().half()))
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     model.save_pretrained(tmp_path / "model")
-    same_answers(model, Transducer.from_pretrained(tmp_path / "model"))
+    same_predictions(model, Transducer.from_pretrained(tmp_path / "model"))
 
 
-def test_an_encoder_at_hand_comes_back_as_it_was(tmp_path):
-    options = {"reorderer": REORDERER, "head": HEAD | {"pretrained": "at hand"}}
+def test_an_encoder_passed_from_python_is_saved(tmp_path):
+    options = {"reorderer": REORDERER, "head": HEAD | {"pretrained": "passed from Python"}}
     encoder = HuggingFaceEncoder(make_model(pooler=True), make_tokenizer(), "first")
     model = Transducer(options, SOURCE, TARGET, {"head": encoder})
     model.save_pretrained(tmp_path / "model")
     loaded = Transducer.from_pretrained(tmp_path / "model")
     assert loaded.embeddings.encoder.pooling == "first"
-    same_answers(model, loaded)
+    same_predictions(model, loaded)
 
 
-def test_from_the_hub(original, tmp_path):
+def test_loading_from_the_hub(original, tmp_path):
     model = make(original, "both")
     cache = tmp_path / "cache" / "models--someone--rivers"
     model.save_pretrained(cache / "snapshots" / ("0" * 40))
     (cache / "refs").mkdir()
     (cache / "refs" / "main").write_text("0" * 40)
     found = Transducer.from_pretrained("someone/rivers", cache_dir=tmp_path / "cache", local_files_only=True)
-    same_answers(model, found)
+    same_predictions(model, found)
 
 
 class TestErrors:
     @pytest.mark.parametrize("part", ["reorderer", "head"])
-    def test_pieces_of_words(self, part, original):
+    def test_subwords_are_refused(self, part, original):
         pieces = Subwords.train([example.source for example in EXAMPLES], 30)
         options = {"reorderer": REORDERER, "head": HEAD}
         options[part] = options[part] | {"pretrained": str(original)}
@@ -182,11 +182,11 @@ class TestErrors:
         with pytest.raises(PermalignError, match=r"permalign\[hf\]"):
             Transducer.from_pretrained(tmp_path / "model")
 
-    def test_nothing_there(self, tmp_path):
+    def test_a_missing_model(self, tmp_path):
         with pytest.raises(PermalignError, match="cannot be loaded as a pretrained encoder"):
             make(tmp_path / "nothing")
 
-    def test_a_tokenizer_that_will_not_do(self, original):
+    def test_a_tokenizer_without_an_unknown_token(self, original):
         make_tokenizer(unk_token=None).save_pretrained(original)
         with pytest.raises(ConfigError, match=r"reorderer\.pretrained is .*unknown token"):
             make(original)

@@ -135,6 +135,20 @@ def test_batches_hold_what_the_examples_say():
     assert batches.sampler.epoch == 1
 
 
+def test_rows_are_selected_and_sides_swapped():
+    words = Vocabulary("abc")
+    examples = [Example(("a",), ("b", "c"), "0"), Example(("b", "a"), ("c",), "1"), Example(("c",), (), "2")]
+    (batch,) = Batches(examples, words, words, 100, shuffle=False)
+    chosen = batch.source_lengths == 1
+    selected = batch.select(chosen)
+    assert torch.equal(selected.source, batch.source[chosen])
+    assert torch.equal(selected.target_lengths, batch.target_lengths[chosen])
+    swapped = selected.swap_sides()
+    assert torch.equal(swapped.source, selected.target)
+    assert torch.equal(swapped.target_lengths, selected.source_lengths)
+    assert torch.equal(swapped.swap_sides().source, selected.source)
+
+
 def test_a_batch_moves_between_devices():
     (batch,) = Batches([Example(("a",), ("b",), "0")], Vocabulary("a"), Vocabulary("b"), max_tokens=9)
     moved = batch.to("meta")

@@ -226,13 +226,14 @@ def test_examples_that_the_inverse_model_cannot_write(tmp_path):
         prepare(RunOptions.parse(values))
 
 
-def test_examples_the_head_cannot_write_are_left_out_if_so_wanted(tmp_path):
+def test_examples_with_overlong_targets_are_refused_or_skipped(tmp_path):
     data = write_data(tmp_path)
     data.write_text(data.read_text() + '{"source": "a", "target": "A A", "split": "train"}\n')
     values = options(data, stages=[])
     values["model"]["head"] |= {"kind": "segments", "max_segment_length": 1}
     with pytest.raises(
-        ConfigError, match=r"at most 1 words .* leave the 1 out with training.overlong_targets"
+        ConfigError,
+        match=r"at most 1 words .*; or skip such examples \(here 1\) with training.overlong_targets",
     ):
         prepare(RunOptions.parse(values))
     whole = prepare(RunOptions.parse(options(write_data(tmp_path / "whole"), stages=[])))
@@ -251,7 +252,7 @@ def test_examples_the_head_cannot_write_are_left_out_if_so_wanted(tmp_path):
     assert "skipped 1 training examples whose targets are too long for segments" in said
 
 
-def test_nothing_to_write_is_refused_in_any_case(tmp_path):
+def test_overlong_targets_only_are_refused_in_any_case(tmp_path):
     data = tmp_path / "data.jsonl"
     data.write_text(
         '{"source": "a", "target": "A A", "split": "train"}\n{"source": "a", "target": "A", "split": "dev"}\n'
@@ -259,7 +260,7 @@ def test_nothing_to_write_is_refused_in_any_case(tmp_path):
     values = options(data, stages=[], overlong_targets="skip")
     values["model"]["head"] |= {"kind": "segments", "max_segment_length": 1}
     with pytest.raises(
-        ConfigError, match=r"raise model.head.max_segment_length, or use model.head.kind: ssnt\."
+        ConfigError, match=r"Raise model.head.max_segment_length, or use model.head.kind: ssnt\."
     ):
         prepare(RunOptions.parse(values))
 

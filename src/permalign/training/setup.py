@@ -166,7 +166,7 @@ def select_learnable(
     The likelihood of any other example is zero, and so is its gradient.
 
     Raises:
-        ConfigError: there are other examples, and the options do not say to leave them out; or no example is left.
+        ConfigError: there are other examples, and the options do not say to skip them; or no example is left.
     """
     problems = [model.find_training_problem(example) for example in examples]
     fatal = [problem for problem in problems if problem is not None and not problem.only_inverse]
@@ -174,9 +174,9 @@ def select_learnable(
     learnable = len(examples) - len(fatal)
     for found, others in ((fatal, learnable), (inverse, learnable - len(inverse))):
         if found and (not others or options.training.overlong_targets == "error"):
-            leave_out = f"; or skip the {len(found)} such examples with training.overlong_targets: skip"
+            skip = f"; or skip such examples (here {len(found)}) with training.overlong_targets: skip"
             advice = found[0].advice[0].upper() + found[0].advice[1:]
-            raise ConfigError(f"{found[0].reason} {advice}{leave_out if others else ''}.")
+            raise ConfigError(f"{found[0].reason} {advice}{skip if others else ''}.")
     kept = [
         example
         for example, problem in zip(examples, problems, strict=True)
