@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from permalign.models.building import build_model, load_model
+    from permalign.models.build_model import build_model, load_model
     from permalign.models.ensemble import Ensemble
     from permalign.models.inverse import InverseModel
     from permalign.models.prediction import Prediction
@@ -46,8 +46,8 @@ _HOMES = {
     "InverseModel": "permalign.models.inverse",
     "Prediction": "permalign.models.prediction",
     "Transducer": "permalign.models.transducer",
-    "build_model": "permalign.models.building",
-    "load_model": "permalign.models.building",
+    "build_model": "permalign.models.build_model",
+    "load_model": "permalign.models.build_model",
     **dict.fromkeys(
         [
             "Derivation",

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from permalign.evaluation import evaluate
 from permalign.models.base import Model
-from permalign.models.building import load_model
+from permalign.models.build_model import load_model
 from permalign.tasks.arithmetic import Arithmetic
 from permalign.tasks.base import Example
 from permalign.training.experiments import load_experiment

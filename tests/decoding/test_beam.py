@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from permalign.decoding.beam import NEVER_WRITTEN, beam_search
-from permalign.decoding.constraint import GrammarConstraint, RuleConstraint
+from permalign.decoding.output_constraint import GrammarConstraint, RuleConstraint
 from permalign.heads.base import Decoder
 from permalign.tasks.grammar import Grammar, Rule
 from permalign.text.codec import END_ID

@@ -3,7 +3,7 @@
 import torch
 from tests.structures.contract import seeded
 
-from permalign.models.parts import build_encoder
+from permalign.models.build_parts import build_encoder
 from permalign.options.model import EncoderOptions
 from permalign.reorderers import SourceEncoder
 

@@ -3,8 +3,8 @@ import sys
 import pytest
 
 from permalign.errors import DataError, PermalignError
+from permalign.tasks.file_readers import read_table
 from permalign.tasks.tatoeba import Tatoeba, chinese_tokenizer, read_tatoeba, tokenize_english
-from permalign.tasks.text_files import read_table
 
 
 @pytest.fixture(scope="module")

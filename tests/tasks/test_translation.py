@@ -1,7 +1,7 @@
 import pytest
 
 from permalign.errors import DataError
-from permalign.tasks.text_files import read_table
+from permalign.tasks.file_readers import read_table
 from permalign.tasks.translation import Aligned, ChineseEnglish, EnglishJapanese, read_aligned
 
 

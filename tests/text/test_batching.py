@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permalign.tasks.base import Example
+from permalign.text.batch_sampler import BucketSampler
 from permalign.text.batching import Batches, pad
-from permalign.text.sampler import BucketSampler
 from permalign.text.vocabulary import Vocabulary
 
 BUDGET = 60
@@ -66,7 +66,7 @@ def test_epochs_and_seeds_differ_but_a_seed_is_a_seed():
 def test_the_order_is_the_same_on_every_machine():
     program = (
         "import sys\n"
-        "from permalign.text.sampler import BucketSampler\n"
+        "from permalign.text.batch_sampler import BucketSampler\n"
         "sampler = BucketSampler([(n % 7 + 1, n % 3) for n in range(40)], 30, seed=5)\n"
         "print(list(sampler), 'torch' in sys.modules)"
     )

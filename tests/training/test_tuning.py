@@ -5,8 +5,8 @@ from tests.training.small_run import options, write_data
 
 from permalign.errors import ConfigError
 from permalign.training.experiments import load_experiment
-from permalign.training.ranges import Range, default_ranges
 from permalign.training.tuning import Pruning, tune
+from permalign.training.tuning_ranges import Range, default_ranges
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def average(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model in that folder.")] = False,
 ) -> None:
     """Average the parameters of models."""
-    from permalign.training.combining import average
+    from permalign.training.combine_models import average
 
     average(models, out, overwrite=overwrite)
     typer.echo(out)

@@ -26,7 +26,7 @@ def ensemble(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model in that folder.")] = False,
 ) -> None:
     """Make an ensemble of models."""
-    from permalign.training.combining import ensemble
+    from permalign.training.combine_models import ensemble
 
     ensemble(models, out, overwrite=overwrite)
     typer.echo(out)

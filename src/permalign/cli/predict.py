@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from permalign.models.base import Model
     from permalign.models.prediction import Explanation, Prediction
     from permalign.structures.derivations import Tree
+    from permalign.tasks.file_readers import Line
     from permalign.tasks.grammar import Grammar
-    from permalign.tasks.text_files import Line
 
 HELP = with_examples(
     "Read sentences from standard input, one per line, with tokens separated by spaces, and print one output per "

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from permalign.errors import DataError, PermalignError
-from permalign.tasks.text_files import MAXIMUM_LINE_BYTES, Line, decode_line
+from permalign.tasks.file_readers import MAXIMUM_LINE_BYTES, Line, decode_line
 
 STANDARD_INPUT = "standard input"
 READ_BYTES = 1 << 16

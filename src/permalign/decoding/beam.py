@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from permalign.decoding.constraint import Constraint
+from permalign.decoding.output_constraint import Constraint
 from permalign.heads.base import Decoder
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID
 

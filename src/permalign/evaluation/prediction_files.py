@@ -11,7 +11,7 @@ from permalign.evaluation.judging import JudgedPrediction
 from permalign.evaluation.report import Report
 from permalign.files import write_lines
 from permalign.tasks.base import Example
-from permalign.tasks.text_files import read_text
+from permalign.tasks.file_readers import read_text
 
 JUDGEMENTS = ("executes_right", "well_formed")
 

@@ -8,8 +8,8 @@ svg(trace), html(trace)                # a picture; a self-contained page
 from permalign.explain.render.html_page import html
 from permalign.explain.render.svg import svg
 from permalign.explain.render.terminal import text
-from permalign.explain.trace.explaining import compare, explain, sample
-from permalign.explain.trace.records import Comparison, Confidence, DecodingVariant, Node, Trace
+from permalign.explain.trace.explain import compare, explain, sample
+from permalign.explain.trace.trace import Comparison, Confidence, DecodingVariant, Node, Trace
 
 __all__ = [
     "Comparison",

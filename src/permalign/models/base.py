@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from permalign.checks import require_at_least_one
 from permalign.decoding.beam import SearchSettings
 from permalign.decoding.candidates import Candidate, Candidates, rerank, rescore
-from permalign.decoding.constraint import AllowedWords, make_constraint
-from permalign.decoding.evidence import Evidence
+from permalign.decoding.output_constraint import AllowedWords, make_constraint
+from permalign.decoding.output_evidence import Evidence
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import DataError
 from permalign.models.prediction import (

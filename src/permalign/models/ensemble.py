@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from permalign.decoding.beam import SearchSettings
 from permalign.decoding.candidates import Candidate, Candidates, log_mean_exp, merge
-from permalign.decoding.evidence import Evidence
+from permalign.decoding.output_evidence import Evidence
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
 from permalign.models.inverse import InverseModel

@@ -10,13 +10,13 @@ from torch import Tensor, nn, tensor
 
 from permalign.decoding.beam import SearchSettings, beam_search
 from permalign.decoding.candidates import Candidate, Candidates
-from permalign.decoding.evidence import Evidence, find_evidence
-from permalign.decoding.orders import search_over_orders
+from permalign.decoding.output_evidence import Evidence, find_evidence
+from permalign.decoding.search_over_orders import search_over_orders
 from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
 from permalign.errors import ConfigError
 from permalign.heads.base import encoded_size
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
-from permalign.models.parts import build_embeddings, build_encoder, build_head, build_reorderer
+from permalign.models.build_parts import build_embeddings, build_encoder, build_head, build_reorderer
 from permalign.options.model import ModelOptions
 from permalign.reorderers.base import Reordering
 from permalign.reorderers.tree import TreeReorderer

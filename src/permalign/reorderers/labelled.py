@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one
 from permalign.reorderers.inversion_prior import InversionPrior
+from permalign.reorderers.objectives import Objective
 from permalign.reorderers.source_encoder import SourceEncoder
 from permalign.reorderers.split_scorer import SplitScorer
-from permalign.reorderers.tree import Decoding, Objective, TreeReorderer, require_choice
+from permalign.reorderers.tree import Decoding, TreeReorderer, require_choice
 from permalign.shapes import Int
 from permalign.structures import LabelledPermutation, LearnedGrammar, read_grammar
 

@@ -3,9 +3,10 @@
 from torch import Tensor
 
 from permalign.reorderers.inversion_prior import InversionPrior
+from permalign.reorderers.objectives import Objective
 from permalign.reorderers.source_encoder import SourceEncoder
 from permalign.reorderers.split_scorer import SplitScorer
-from permalign.reorderers.tree import Decoding, Objective, TreeReorderer
+from permalign.reorderers.tree import Decoding, TreeReorderer
 from permalign.shapes import Int
 from permalign.structures import SeparablePermutation
 

@@ -1,6 +1,7 @@
 """The base class of reorderers by trees: how a distribution over derivations becomes a reordering."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Literal, get_args
 
 import torch
@@ -10,22 +11,17 @@ from permalign.checks import require_at_least_one
 from permalign.reorderers.base import Reorderer, Reordering
 from permalign.reorderers.discrete_order import matrix_of_order, take_order
 from permalign.reorderers.inversion_prior import InversionPrior
+from permalign.reorderers.objectives import Objective, reorder_by_objective
 from permalign.shapes import Float, Int
 from permalign.structures import Derivation, OrderDistribution
 
-Objective = Literal["soft", "hard", "samples", "exact"]
 Decoding = Literal["greedy", "viterbi", "permutation", "marginal"]
 
 
 class TreeReorderer(Reorderer):
     """Reorders by a distribution over separable permutations, which subclasses define in `distribution`.
 
-    In training, by ``objective``:
-
-    - ``soft``: the expected permutation matrix;
-    - ``hard``: one exact sample, with the gradient of its relaxation (straight-through Gumbel-softmax);
-    - ``samples``: several such samples, for the bound ``-log (1/K) sum_k p(y | M_k x)``;
-    - ``exact``: no reordering; states keep their order, and the head sums over all orders itself.
+    In training it reorders by ``objective``; `permalign.reorderers.objectives` says what each of them does.
 
     In evaluation, whatever the objective, by ``decoding``:
 
@@ -91,15 +87,10 @@ class TreeReorderer(Reorderer):
         penalties = {}
         if self.inversion_prior is not None:
             penalties["inversion_prior"] = self.inversion_prior.penalty(distribution.rule_marginals())
-        if self.objective == "exact":
-            return Reordering(states, distribution=distribution, penalties=penalties)
-        copies = self.num_samples if self.objective == "samples" else 1
-        if self.objective == "soft":
-            matrix = distribution.expected_matrix()
-        else:
-            matrix = distribution.repeat(copies).relaxed_sample(self.temperature, hard=True)
-        reordered = matrix @ states.repeat(copies, 1, 1)
-        return Reordering(reordered, copies, matrix, distribution=distribution, penalties=penalties)
+        reordering = reorder_by_objective(
+            self.objective, distribution, states, self.temperature, self.num_samples
+        )
+        return replace(reordering, penalties=penalties)
 
     def _decode(self, distribution: OrderDistribution, states: Tensor) -> Reordering:
         if self.decoding == "marginal":

@@ -144,9 +144,9 @@ def _origin(table: Table, results: dict[str, CellResult], settings: Sequence[str
             continue
         seeds = [record.seed for record in result.records]
         dev = Spread(tuple(record.dev["best"] for record in result.records))
-        limits = {
-            record.options.get("training", {}).get("max_cpu_minutes") for record in result.records
-        } - {None}
+        limits = {record.options.get("training", {}).get("max_cpu_minutes") for record in result.records} - {
+            None
+        }
         budget = "".join(f" (limit: {limit:g} CPU minutes)" for limit in limits)
         commits = sorted({_short(record.environment.get("commit")) for record in result.records})
         lines.append(

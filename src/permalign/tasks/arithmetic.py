@@ -19,8 +19,8 @@ from permalign.tasks.expressions import (
     shapes,
     template_count,
 )
+from permalign.tasks.file_readers import read_table
 from permalign.tasks.seeded_random import shuffled
-from permalign.tasks.text_files import read_table
 
 FILES = {"train": "train_10k.tsv", "dev": "val_5k.tsv", "test": "test_5k.tsv"}
 """The authors' files: infix, prefix and postfix, separated by tabs."""

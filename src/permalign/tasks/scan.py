@@ -8,11 +8,11 @@ from random import Random
 from permalign.errors import DataError, excerpt
 from permalign.tasks.base import Example, Task
 from permalign.tasks.data_folder import data_root, dataset_file
+from permalign.tasks.file_readers import read_text
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.program import bracketed
 from permalign.tasks.scan_language import commands, execute, program_grammar
 from permalign.tasks.seeded_random import shuffled
-from permalign.tasks.text_files import read_text
 
 TRAIN_FILE, TEST_FILE = "tasks_train_simple.txt", "tasks_test_simple.txt"
 _TEST_SIZE = 4_182

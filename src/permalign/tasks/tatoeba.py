@@ -16,8 +16,8 @@ from pathlib import Path
 from permalign.errors import DataError, PermalignError
 from permalign.tasks.base import Example
 from permalign.tasks.data_folder import cache_folder, dataset_file
+from permalign.tasks.file_readers import read_table
 from permalign.tasks.partitions import PartitionedExamples, PartitionedTask, shipped_partition
-from permalign.tasks.text_files import read_table
 
 ENGLISH_LENGTHS = range(4, 31)
 CHINESE_LENGTHS = range(2, 41)

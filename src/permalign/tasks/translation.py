@@ -10,6 +10,7 @@ from typing import Literal
 from permalign.errors import DataError
 from permalign.tasks.base import Example
 from permalign.tasks.data_folder import dataset_file
+from permalign.tasks.file_readers import read_text
 from permalign.tasks.partitions import (
     PARTS,
     Partition,
@@ -18,7 +19,6 @@ from permalign.tasks.partitions import (
     partition_examples,
     shipped_partition,
 )
-from permalign.tasks.text_files import read_text
 from permalign.tasks.user_data import UserData
 
 

@@ -20,7 +20,6 @@ from permalign.tasks.partitions import (
     PartitionedTask,
     partition_examples,
 )
-from permalign.tasks.text_files import read_table, read_text
 
 CONDITION_COLUMNS = {"split": "iid", "iid": "iid", "temp": "temp", "len": "len"}
 SUFFIXES = (".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz")

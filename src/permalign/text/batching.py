@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from permalign.tasks.base import Example
+from permalign.text.batch_sampler import BucketSampler
 from permalign.text.codec import PADDING_ID, Codec
-from permalign.text.sampler import BucketSampler
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from permalign.options.run import RunOptions
-    from permalign.training.combining import average, ensemble
+    from permalign.training.combine_models import average, ensemble
     from permalign.training.experiments import load_experiment
     from permalign.training.launch import resume, train
 
@@ -16,8 +16,8 @@ __all__ = ["RunOptions", "average", "ensemble", "load_experiment", "resume", "tr
 
 _HOMES = {
     "RunOptions": "permalign.options.run",
-    "average": "permalign.training.combining",
-    "ensemble": "permalign.training.combining",
+    "average": "permalign.training.combine_models",
+    "ensemble": "permalign.training.combine_models",
     "load_experiment": "permalign.training.experiments",
     "resume": "permalign.training.launch",
     "train": "permalign.training.launch",

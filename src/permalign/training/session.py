@@ -11,6 +11,7 @@ from accelerate.utils import broadcast_object_list
 from permalign.evaluation import evaluate
 from permalign.models.base import Model
 from permalign.options.run import RunOptions
+from permalign.training.early_stopping import reason_to_stop
 from permalign.training.progress_display import Display
 from permalign.training.resume_check import ResumeConditions
 from permalign.training.run_directory import RunDirectory
@@ -85,7 +86,9 @@ class Session:
     def evaluate(self) -> None:
         """Evaluate on dev on the main process, and broadcast the metrics; decide whether the run is finished."""
         progress, training = self.progress, self.options.training
-        self.core.use_objective(self.options.model.reorderer.objective)  # the objective that saved models have
+        self.core.use_objective(
+            self.options.model.reorderer.objective
+        )  # the objective that saved models have
         results: list[Any] = [None, None]
         if self.accelerator.is_main_process:
             report = evaluate(self.core, self.setup.task, self.setup.dev, beam=training.beam)
@@ -100,12 +103,7 @@ class Session:
             and progress.waited % training.plateau_patience == 0
         ):
             progress.halvings += 1
-        if progress.step >= self.total:
-            progress.finished = f"all {self.total} steps are done"
-        elif training.patience is not None and progress.waited >= training.patience:
-            progress.finished = f"{self.setup.metric} has not improved for {progress.waited} evaluations"
-        elif training.max_cpu_minutes is not None and cpu_seconds >= 60 * training.max_cpu_minutes:
-            progress.finished = f"{training.max_cpu_minutes:g} minutes of CPU time are used up"
+        progress.finished = reason_to_stop(progress, training, self.total, self.setup.metric, cpu_seconds)
         if self.accelerator.is_main_process and any(step == progress.step for step, _ in progress.kept):
             self.folder.save_checkpoint(progress.step, self.core, report)
 
@@ -124,7 +122,6 @@ class Session:
 
     def _processor_seconds(self) -> float:
         return self.progress.processor_seconds + time.process_time() - self._processor_clock
-
 
 
 def make_optimizer(options: RunOptions, model: Model) -> torch.optim.Optimizer:

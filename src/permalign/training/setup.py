@@ -12,7 +12,7 @@ from permalign.evaluation import main_metric, make_report
 from permalign.evaluation.metrics import TRANSLATION_METRICS, is_translation
 from permalign.files import fingerprint
 from permalign.models.base import Model
-from permalign.models.building import build_model
+from permalign.models.build_model import build_model
 from permalign.options.run import RunOptions, SideOptions
 from permalign.tasks.base import Example, Task
 from permalign.tasks.seeded_random import shuffled

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from permalign.errors import DataError
 from permalign.files import atomic_folder
 from permalign.options.renames import rename_parameters
-from permalign.text.sampler import BucketSampler
+from permalign.text.batch_sampler import BucketSampler
 from permalign.training.resume_check import ResumeConditions
 
 STATE, WEIGHTS, OPTIMIZER = "state.json", "model.safetensors", "optimiser.safetensors"

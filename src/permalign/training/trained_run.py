@@ -21,7 +21,7 @@ from permalign.evaluation.metrics import is_translation
 from permalign.evaluation.prediction_files import write_reference_and_output
 from permalign.files import fingerprint, write_lines
 from permalign.models.base import Model
-from permalign.models.building import load_model
+from permalign.models.build_model import load_model
 from permalign.models.saving import CONFIG, SOURCE, TARGET, WEIGHTS
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_saved_options

@@ -13,7 +13,7 @@ from permalign.options.run import RunOptions
 from permalign.training.experiments import SettingError, load_changed_values, merged
 from permalign.training.launch import train
 from permalign.training.progress_display import Display
-from permalign.training.ranges import Range, Value, default_ranges
+from permalign.training.tuning_ranges import Range, Value, default_ranges
 
 BEST = "best.yaml"
 COMPLETE = (optuna.trial.TrialState.COMPLETE,)

@@ -14,7 +14,7 @@ from permalign.explain.render.figures import accuracy_by_length, alignment, expe
 from permalign.explain.render.markup import shortened
 from permalign.explain.render.svg_layout import lay_out
 from permalign.explain.render.terminal import comparison_text
-from permalign.explain.trace.records import Node, Trace
+from permalign.explain.trace.trace import Node, Trace
 from permalign.explain.trace.tree_nodes import flatten_tree
 from permalign.structures import Segment, Tree
 

@@ -3,7 +3,7 @@
 from permalign.explain.render.markup import isolated, safe
 from permalign.explain.render.svg import RULE_NAMES
 from permalign.explain.render.terminal import probability
-from permalign.explain.trace.records import Node, Trace
+from permalign.explain.trace.trace import Node, Trace
 
 
 def confidence_rows(trace: Trace) -> list[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from permalign.errors import PermalignError
 from permalign.explain.render.heatmap import alignment_table
-from permalign.explain.trace.records import Trace
+from permalign.explain.trace.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from permalign.explain.render.markup import element, safe, shortened, text_width
-from permalign.explain.trace.records import Trace
+from permalign.explain.trace.trace import Trace
 
 CELL = 22.0
 SIZE = 13.0

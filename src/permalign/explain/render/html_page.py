@@ -6,7 +6,7 @@ from permalign.explain.render.description import confidence_list, describe, note
 from permalign.explain.render.heatmap import heatmaps
 from permalign.explain.render.markup import isolated, safe
 from permalign.explain.render.svg import svg
-from permalign.explain.trace.records import Comparison, Trace
+from permalign.explain.trace.trace import Comparison, Trace
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

@@ -3,7 +3,7 @@
 from permalign.explain.render.description import confidence_rows, notes_list
 from permalign.explain.render.markup import safe
 from permalign.explain.render.svg import svg
-from permalign.explain.trace.records import Trace
+from permalign.explain.trace.trace import Trace
 from permalign.explain.trace.tree_nodes import flatten_tree
 from permalign.models.prediction import Explanation
 from permalign.structures import Derivation

@@ -10,7 +10,7 @@ from importlib.resources import files
 from permalign.explain.render.markup import element, safe, shortened
 from permalign.explain.render.svg_layout import GAP, MARGIN, ROW, Box, Column, Layout, heights, lay_out
 from permalign.explain.render.terminal import node_text
-from permalign.explain.trace.records import Node, Trace
+from permalign.explain.trace.trace import Node, Trace
 
 RULE_NAMES = {"S": "straight", "I": "inverted"}
 ICONS = {

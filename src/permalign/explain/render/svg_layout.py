@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from permalign.explain.render.markup import shortened, text_width
-from permalign.explain.trace.records import Node, Trace
+from permalign.explain.trace.trace import Node, Trace
 
 FONT_SIZE = 16.0
 """The font size."""

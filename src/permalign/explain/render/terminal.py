@@ -7,7 +7,7 @@ from math import exp
 from unicodedata import category, combining, east_asian_width
 
 from permalign.explain.render.braille import BrailleCanvas
-from permalign.explain.trace.records import Comparison, Node, Trace
+from permalign.explain.trace.trace import Comparison, Node, Trace
 from permalign.structures.derivations import MARKS
 
 CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

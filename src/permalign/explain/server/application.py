@@ -30,9 +30,9 @@ from permalign.explain.server.schemas import (
 )
 from permalign.explain.server.served_runs import ModelCache, ServedRun
 from permalign.explain.server.worker import AnswerTimeoutError, ModelWorker
-from permalign.explain.trace.building import finite
-from permalign.explain.trace.explaining import compare, explain, sample
-from permalign.explain.trace.records import Comparison
+from permalign.explain.trace.build_trace import finite
+from permalign.explain.trace.explain import compare, explain, sample
+from permalign.explain.trace.trace import Comparison
 
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",

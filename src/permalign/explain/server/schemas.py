@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from permalign.explain.server.served_runs import BEST
-from permalign.explain.trace.records import Trace
+from permalign.explain.trace.trace import Trace
 
 
 class ModelRequest(BaseModel):

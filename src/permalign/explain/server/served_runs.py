@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Lock
 
 from permalign.errors import DataError
-from permalign.explain.trace.explaining import compare, explain
+from permalign.explain.trace.explain import compare, explain
 from permalign.models.base import Model
-from permalign.models.building import load_model
+from permalign.models.build_model import load_model
 from permalign.models.saving import CONFIG, WEIGHTS
 
 BEST = "best"

@@ -8,7 +8,7 @@ from math import log
 import torch
 from torch import Tensor
 
-from permalign.explain.trace.records import rounded
+from permalign.explain.trace.trace import rounded
 from permalign.explain.trace.tree_nodes import NodeStatistics, node_statistics
 from permalign.models.base import Model
 from permalign.models.transducer import Transducer

@@ -7,9 +7,9 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from permalign.explain.trace.building import build_trace, finite
+from permalign.explain.trace.build_trace import build_trace, finite
 from permalign.explain.trace.encoded_sentence import EncodedSentence
-from permalign.explain.trace.records import Confidence, Trace, rounded
+from permalign.explain.trace.trace import Confidence, Trace, rounded
 from permalign.explain.trace.tree_nodes import flatten_tree, node_statistics
 from permalign.heads.base import Head
 from permalign.heads.tagging import TaggingHead

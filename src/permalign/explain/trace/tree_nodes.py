@@ -6,7 +6,7 @@ from math import log
 import torch
 from torch import Tensor
 
-from permalign.explain.trace.records import Node
+from permalign.explain.trace.trace import Node
 from permalign.structures import Tree
 from permalign.structures.derivations import RULES, Rule
 from permalign.structures.splits import span_options

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from permalign.heads.base import Decoder
 from permalign.heads.beam_slots import BeamSlots
-from permalign.heads.segmental import enter_cells
+from permalign.heads.segmental_head import enter_cells
 from permalign.heads.softmax.additive import Exponentials, additive_log_normaliser, log_mixture
 from permalign.heads.softmax.segmental import SegmentalSoftmax
 from permalign.masks import length_mask
@@ -17,7 +17,7 @@ from permalign.text.codec import END_ID
 class SegmentsDecoder(Decoder):
     """Rows carry ``grown[t,k]``, the log-probability of their prefix with its last k tokens in the segment of cell t.
 
-    Before the next token, segments may stop and later cells be entered: see `permalign.heads.segmental.enter_cells`.
+    Before the next token, segments may stop and later cells be entered; see `segmental_head.enter_cells`.
     What enters one past the last cell has written the whole output: the score of END. All other tokens are written from
     ``entered[t]`` (k = 0) and ``grown[t,k]`` (0 < k < L) with log-probability ``A_tw + B_kw - log Z(t,k)``.
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.base import encoded_size
-from permalign.heads.segmental import SegmentalHead
+from permalign.heads.segmental_head import SegmentalHead
 from permalign.heads.segments.decoder import SegmentsDecoder
 from permalign.heads.segments.phrase_cells import PhraseCells
 from permalign.heads.softmax.segmental import History, SegmentalSoftmax

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from permalign.heads.base import Decoder
-from permalign.heads.segmental import enter_cells
+from permalign.heads.segmental_head import enter_cells
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures.log_space import LOG_ZERO
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class SwanDecoder(Decoder):
     """Rows carry ``grown[t,k]``, the log-probability of their prefix with its last k tokens in the segment of cell t.
 
-    Before the next token, segments may stop and later cells be entered: see `permalign.heads.segmental.enter_cells`.
+    Before the next token, segments may stop and later cells be entered; see `segmental_head.enter_cells`.
     What enters one past the last cell has written the whole output: the score of END. All other tokens are written from
     ``ready[t,k]``, which is ``entered[t]`` for k = 0 and ``grown[t,k]`` for 0 < k < L.
     """

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from permalign.checks import require_at_least_one
 from permalign.heads.base import encoded_size
 from permalign.heads.output_context import OutputContext
-from permalign.heads.segmental import SegmentalHead
+from permalign.heads.segmental_head import SegmentalHead
 from permalign.heads.softmax.output import OutputSoftmax
 from permalign.heads.swan.decoder import SwanDecoder
 from permalign.heads.swan.segment_lstm import SegmentLstm

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from permalign.errors import DataError, excerpt
+from permalign.tasks.file_readers import Line, read_text
 from permalign.tasks.geoquery.funql import mask, read_funql, template, write_funql
 from permalign.tasks.geoquery.signatures import program_grammar
 from permalign.tasks.program import Program
-from permalign.tasks.text_files import Line, read_text
 
 _FIELDS = ("id", "nl", "mrl", "productions")
 

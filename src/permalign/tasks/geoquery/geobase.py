@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from permalign.errors import DataError, excerpt
-from permalign.tasks.text_files import Line, read_text
+from permalign.tasks.file_readers import Line, read_text
 
 Value = str | int | float | list[str]
 Fact = Mapping[str, Value]

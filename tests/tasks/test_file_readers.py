@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from permalign.errors import DataError
-from permalign.tasks.text_files import MAXIMUM_LINE_BYTES, Line, Row, read_table, read_text
+from permalign.tasks.file_readers import MAXIMUM_LINE_BYTES, Line, Row, read_table, read_text
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from permalign.decoding.candidates import Candidate
-from permalign.decoding.orders import replace_orders
+from permalign.decoding.search_over_orders import replace_orders
 from permalign.heads.base import Head
 from permalign.reorderers.base import Reordering
 from permalign.structures import Derivation, Segment, Transduction

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import torch
 
-from permalign.explain.trace.building import build_trace, decode_in_order
+from permalign.explain.trace.build_trace import build_trace, decode_in_order
 from permalign.explain.trace.encoded_sentence import EncodedSentence, encode_sentence
 from permalign.explain.trace.forced_target import explain_target
-from permalign.explain.trace.records import Comparison, DecodingVariant, Trace
+from permalign.explain.trace.trace import Comparison, DecodingVariant, Trace
 from permalign.models.base import Model
 from permalign.structures import Derivation, OrderDistribution
 

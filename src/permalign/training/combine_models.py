@@ -8,7 +8,7 @@ import torch
 
 from permalign.errors import ConfigError, DataError, PermalignError
 from permalign.models.base import Model
-from permalign.models.building import load_model
+from permalign.models.build_model import load_model
 from permalign.models.ensemble import Ensemble
 from permalign.models.saving import WEIGHTS
 

@@ -9,7 +9,7 @@ from tests.models.small import PAIRS, make
 
 from permalign import Ensemble, Transducer
 from permalign.explain import compare, explain, sample
-from permalign.explain.trace.records import Trace
+from permalign.explain.trace.trace import Trace
 
 WORDS = "a b c d"
 PAIR = ("a b c", "C B A")
@@ -173,7 +173,7 @@ def test_samples_have_the_labels_that_were_drawn():
 
 
 def test_trees_with_other_labels_are_other_trees():
-    from permalign.explain.trace.records import Comparison, DecodingVariant, Node
+    from permalign.explain.trace.trace import Comparison, DecodingVariant, Node
 
     first, second = (Trace(("a",), ("A",), order=(0,), nodes=(Node(0, 1, None, name),)) for name in "xy")
     assert Comparison.of(
