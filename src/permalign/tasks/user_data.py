@@ -13,6 +13,7 @@ from pathlib import Path
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example
+from permalign.tasks.file_readers import read_table, read_text
 from permalign.tasks.partitions import (
     PARTS,
     Partition,
