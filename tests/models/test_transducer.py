@@ -101,6 +101,16 @@ class TestPredictions:
         with pytest.raises(ValueError, match="2 sentences but 1 outputs"):
             trained.score(["a", "b"], ["A"])
 
+    @pytest.mark.parametrize("reorderer", ["exact", "labelled exact"])
+    def test_scores_over_all_orders_need_no_search(self, reorderer, monkeypatch):
+        model = make(reorderer, "segments").eval()
+        expected = model.score(["a b c"], ["C B A"])
+        batch = batches(examples(3))[0]
+        loss = model.loss(batch).total
+        monkeypatch.setattr(type(model.reorderer), "_decode", None)
+        assert model.score(["a b c"], ["C B A"]) == expected
+        assert torch.equal(model.loss(batch).total, loss)
+
     def test_no_sentences_no_predictions(self, trained):
         assert trained.predict([]) == []
         assert trained.score([], []) == []
