@@ -1,13 +1,13 @@
-"""Every block of the documentation is run, page by page, and what it shows is what comes out.
+"""Runs every block of the documentation, and compares what it prints with what the page shows.
 
-Of a page, in order and in one empty folder:
+The blocks of a page run in order, in a folder that is empty at the start:
 
-- ``python`` blocks run in one namespace; a ``text`` block after one is what it prints;
-- ``console`` blocks run each command after ``$``; the lines below it are what it prints;
+- ``python`` blocks share one namespace; a ``text`` block that follows one shows what it prints;
+- ``console`` blocks run each command after ``$``; the lines below a command show what it prints;
 - a code block with a caption is a file, and is written under that name.
 
-In what is shown ``...`` stands for anything. Two comments above a block change this, and give the reason:
-``<!-- not run: ... -->`` and ``<!-- output differs: ... -->`` (it is run all the same).
+``...`` in an output matches anything. Two comments above a block change this, and give the reason:
+``<!-- not run: ... -->`` and ``<!-- output differs: ... -->`` (the block is run, but its output is not compared).
 """
 
 import os
@@ -39,12 +39,12 @@ DIRECTIVES = {"{math}", "{toctree}", "{automodule}", "{autoclass}", "{autofuncti
 DIRECTIVES |= {"{results-table}", "{experiments-table}", "{command-help}", "{eval-rst}"}
 MOST_NOT_RUN = 8
 SHORT = " --set training.max_steps=10 --set training.stages=[] --set training.max_dev_examples=20"
-"""For the README, which trains models in full."""
+"""Settings that shorten the training runs of the README."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: what it is, what stands in it, and what is said about running it."""
+    """A fenced block: its language, its content, and whether and how it is run."""
 
     language: str
     body: str
@@ -80,7 +80,7 @@ def name(page):
 
 @pytest.fixture
 def terminal(tmp_path):
-    """Runs a command in the page's folder, and gives what a terminal would show."""
+    """Runs a command in the folder of the page, and returns what a terminal would show."""
     programs = tmp_path / ".programs"
     programs.mkdir()
     for program, module in {"permalign": "permalign.cli", "python": None}.items():
