@@ -87,8 +87,8 @@ def test_json_is_one_object_a_split_and_the_default_is_test(runs, tmp_path):
 
 def by_sacrebleu(log):
     """What the command that was logged prints: scores by name."""
-    (line,) = (line for line in log.splitlines() if "sacrebleu itself: " in line)
-    command = shlex.split(line.partition("itself: ")[2])
+    (line,) = (line for line in log.splitlines() if "command for the same scores: " in line)
+    command = shlex.split(line.partition("scores: ")[2])
     assert command[0] == "sacrebleu"
     done = subprocess.run(
         [sys.executable, "-m", *command, "-w", "8"], capture_output=True, encoding="utf-8", check=True
