@@ -1,6 +1,6 @@
 """The measurements as tables: in the terminal, in the README between its markers, and in results/speed.md.
 
-``python -m benchmarks.table`` writes the tables and the picture of costs anew from ``results/core.json``.
+``python -m benchmarks.table`` rewrites the tables and the plot of costs from ``results/core.json``.
 """
 
 import json
@@ -60,7 +60,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def with_table(readme: str, results: dict[str, Any]) -> str:
-    """The README with its table written anew."""
+    """The README with an updated table."""
     before, found, rest = readme.partition(BEGIN)
     _, closed, after = rest.partition(END)
     if not (found and closed):
