@@ -12,7 +12,7 @@ def learning_rate(options: TrainingOptions, step: int, total: int, halvings: int
     `TrainingOptions.learning_rate` times 1 - t/T for ``linear``, (1 + cos(pi t/T)) / 2 for ``cosine``, and
     sqrt(warmup_steps / step) for ``inverse_sqrt``.
 
-    >>> options = TrainingOptions(learning_rate=1.0, schedule="linear", warmup=2)
+    >>> options = TrainingOptions(learning_rate=1.0, schedule="linear", warmup_steps=2)
     >>> [round(learning_rate(options, step, total=6), 2) for step in range(1, 7)]
     [0.5, 1.0, 0.8, 0.6, 0.4, 0.2]
 
