@@ -30,7 +30,7 @@ def config(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("verb", ["train", "average", "tune", "demo"])
+@pytest.mark.parametrize("verb", ["train", "average", "ensemble", "tune", "demo"])
 def test_help_shows_examples_without_torch(verb):
     program = (
         "import sys\nfrom permalign.cli import main\n"
