@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from tests.interrupts import accept_interrupts
 
 from permalign.cli.task_options import TASK_OPTIONS
 from permalign.tasks.registry import TASKS, task_options
@@ -194,6 +195,7 @@ def test_control_c_ends_without_a_stack_trace(environment, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,
+        preexec_fn=accept_interrupts,
     )
     with pipe.open("wb") as writer:  # opens once the command reads
         writer.write(b"source\ttarget\n")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from urllib.request import urlopen
 
 import pytest
+from tests.interrupts import accept_interrupts
 from tests.models.small import make
 
 COMMAND = [sys.executable, "-m", "permalign.cli", "serve"]
@@ -25,7 +26,9 @@ def run(tmp_path_factory):
 @contextmanager
 def serving(*arguments):
     """A server on a free port, and its address."""
-    process = subprocess.Popen([*COMMAND, *arguments, "--port", "0"], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *arguments, "--port", "0"], stderr=subprocess.PIPE, text=True, preexec_fn=accept_interrupts
+    )
     try:
         line = next(line for line in process.stderr if "explorer is at" in line)
         yield process, re.search(r"http://\S+/", line).group()

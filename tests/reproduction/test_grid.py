@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from tests.interrupts import accept_interrupts
 from tests.reproduction.grids import small_table
 
 from permalign.reproduction.grid import log_file, make_plan, run_jobs, start
@@ -82,6 +83,15 @@ def uninterrupted(tmp_path_factory):
     return (plan.jobs[0].folder / "model" / "model.safetensors").read_bytes()
 
 
+@pytest.fixture
+def interruptible():
+    """Let SIGINT interrupt the tests, even in a background job."""
+    before = accept_interrupts()
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_control_c_saves_runs_and_they_resume_exactly(tmp_path, uninterrupted):
     table = small_table(tmp_path)
     plan, store = plan_of(table, tmp_path, "good/plain", settings=LONG)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.interrupts import accept_interrupts
 from tests.training.small_run import SILENT, options, remains, write_data
 
 from permalign.errors import DataError
@@ -79,15 +80,17 @@ def test_ctrl_c_saves_and_says_how_to_go_on(uninterrupted, tmp_path):
     config, expected = uninterrupted
     run = tmp_path / "run"
     command = [sys.executable, "-m", "permalign.cli", "train", str(config), "--run", str(run)]
-    process = subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, preexec_fn=accept_interrupts
+    )
     wait_for_step(run, 60, process)
     process.send_signal(signal.SIGINT)
-    told = process.communicate()[1]
+    errors = process.communicate()[1]
     assert process.returncode == 130
-    assert f"permalign train --resume {run}" in told
+    assert f"permalign train --resume {run}" in errors
     (state,) = (run / "state").iterdir()
     assert state.name != "step-0000050", "it was saved where it was interrupted"
-    assert told.index("saving after this step; press Ctrl-C again") < told.index(
+    assert errors.index("saving after this step; press Ctrl-C again") < errors.index(
         f"Saved at step {int(state.name[5:])}."
     )
     resume(run, display=SILENT)
