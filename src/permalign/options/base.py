@@ -1,4 +1,4 @@
-"""The base class of all options: errors name the wrong option, and the known one nearest to it."""
+"""The base class of all options; its errors name the wrong option and suggest the known option nearest to it."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -14,13 +14,13 @@ Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Options(BaseModel):
-    """Options with fixed names; an unknown name is an error."""
+    """A group of options; an unknown name is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Check values against the options.
+        """Validate values, and return them as options.
 
         Raises:
             ConfigError: a value is not allowed, or a name is unknown; the message suggests the nearest known name.
@@ -32,7 +32,7 @@ class Options(BaseModel):
 
 
 def _describe(cls: type[Options], error: ValidationError) -> str:
-    """The first problem in plain words."""
+    """Describe the first problem that pydantic found in one sentence."""
     problems = error.errors()
     # A misspelt name leaves the option it meant missing, so unknown names are reported first.
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
@@ -49,11 +49,11 @@ def _describe(cls: type[Options], error: ValidationError) -> str:
 
 
 def _suggest(cls: type[Options], path: list[str]) -> str:
-    """The new name of a renamed option, else the known option nearest to an unknown one, else all known options."""
+    """Suggest the new name of a renamed option, or else the known option with the nearest name, or else all of them."""
     *parents, name = path
     owner = cls
     for parent in parents:
-        if not parent.isdigit():  # the index of a list
+        if not parent.isdigit():  # an index into a list is not the name of an option
             owner = _options_class(owner.model_fields[parent].annotation)
     suggestion = new_name_of(name, owner.model_fields)
     if suggestion is None:
@@ -64,6 +64,6 @@ def _suggest(cls: type[Options], path: list[str]) -> str:
 
 
 def _options_class(annotation: Any) -> type[Options]:
-    """The class of the options that a field holds, by itself or in a list."""
+    """The class of the options in a field that contains options, or a list of options."""
     inner: type[Options] = next(iter(get_args(annotation)), annotation)
     return inner

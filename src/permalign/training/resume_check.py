@@ -1,4 +1,4 @@
-"""What must not change between the sessions of a run, for it to be resumed exactly."""
+"""Check that a run can be resumed exactly: its data, options and number of processes must not have changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from permalign.options.renames import translate_options
 from permalign.options.run import RunOptions
 
 PATHS = {"task.path", "task.source_file", "task.target_file", "task.data_dir"}
-"""Data may be moved, since its fingerprint is compared."""
+"""Options that may change, because data may be moved: its fingerprint is compared instead of its path."""
 
 
 @dataclass(frozen=True)
 class ResumeConditions:
-    """The conditions under which a run is trained.
+    """The conditions that must be the same in all sessions of a run.
 
     Attributes:
         data: a fingerprint of the training split.
-        processes: the number of processes; each has its own noise and its share of the batches.
-        total: the number of steps of the run, which learning rates depend on.
+        processes: the number of processes, each of which has its own random noise and its share of the batches.
+        total: the total number of steps, on which learning rates depend.
         options: all options of the run.
     """
 
@@ -39,7 +39,7 @@ class ResumeConditions:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> Self:
-        """Parse what `record` returned; options under old names are translated, new ones have their defaults.
+        """Parse the JSON object that `record` returned; old names of options are translated, new options get defaults.
 
         Raises:
             ValueError: the record is malformed.
@@ -55,7 +55,7 @@ class ResumeConditions:
             raise ValueError(f"conditions of the run: {error}") from None
 
     def differences(self, now: "ResumeConditions") -> list[str]:
-        """Messages about what has changed, the most important first; each says what to do."""
+        """Messages about the conditions that have changed, the most important one first; each says what to do."""
         messages = []
         if self.data != now.data:
             messages.append("it was started with other training data; restore that data")
@@ -79,11 +79,11 @@ def _count(number: int, noun: str, plural: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"
 
 
-def _flatten(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested options by their full names, such as ``model.head.kind``."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         flat |= (
-            _flatten(value, f"{above}{name}.") if isinstance(value, Mapping) else {f"{above}{name}": value}
+            _flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
         )
     return flat

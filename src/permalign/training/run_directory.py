@@ -52,8 +52,8 @@ PACKAGES = (
 class RunDirectory:
     """The files and folders of a run.
 
-    A checkpoint is written first, then the state that refers to it, then everything that follows from that state
-    (`settle`). So if the process is killed at any time, the latest complete state and `settle` restore consistency.
+    A checkpoint is written first, then the state that refers to it, then all files that can be derived from that state
+    (`settle`). So whenever the process is killed, `settle` makes the files consistent with the latest complete state.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -68,7 +68,7 @@ class RunDirectory:
         self.attempts = self.path / "attempts"
 
     def require_free(self, overwrite: bool = False) -> None:
-        """Raise an error unless the folder is empty, or holds a run that may be overwritten."""
+        """Raise an error unless the folder is empty or contains a run that may be overwritten."""
         if not self.path.exists() or _is_empty(self.path):
             return
         if not self.is_run():
@@ -83,7 +83,7 @@ class RunDirectory:
             )
 
     def is_run(self) -> bool:
-        """Whether the folder is a run; a config.yaml alone may belong to another program."""
+        """Whether the folder contains a run; a config.yaml alone may belong to another program."""
         if not (self.path / ENVIRONMENT).is_file():
             return False
         try:
@@ -93,9 +93,11 @@ class RunDirectory:
         return True
 
     def create(self, options: RunOptions, overwrite: bool = False) -> None:
-        """Create a run; with ``overwrite``, an existing one is deleted first."""
+        """Create a run; with ``overwrite``, an existing run is deleted first."""
         self.require_free(overwrite)
-        for name in reversed(CONTENTS):  # what identifies a run goes last, in case the process is killed
+        for name in reversed(
+            CONTENTS
+        ):  # the files that identify a run are deleted last, in case the process is killed
             path = self.path / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         write_text(self.path / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
@@ -110,7 +112,7 @@ class RunDirectory:
         write_text(path, json.dumps(known | facts, indent=2) + "\n")
 
     def read_options(self) -> RunOptions:
-        """The options the run was started with."""
+        """The options that the run was started with."""
         if not self.config.is_file():
             raise DataError(
                 "is not a run: it has no config.yaml. Start one with `permalign train`.", self.path
@@ -122,7 +124,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:07d}"
 
     def save_checkpoint(self, step: int, model: Model, report: Report) -> None:
-        """Save a model with its dev predictions."""
+        """Save the model of a step as a checkpoint, together with its predictions for the dev set."""
         path = self.checkpoint(step)
         if path.exists():  # left by a session that was killed before it saved its state
             shutil.rmtree(path)
@@ -131,13 +133,13 @@ class RunDirectory:
             write_predictions(folder / DEV_PREDICTIONS, report)
 
     def settle(self, progress: Progress, model: Model) -> None:
-        """Make all files consistent with the state: the last model, the best model and its predictions, checkpoints."""
+        """Make the last model, the best model, its predictions and the checkpoints consistent with the saved state."""
         for leftover in self.path.rglob(f".*{PARTIAL}"):
             if self.predictions in leftover.parent.parents:  # another process may be evaluating
                 continue
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        kept = {self.checkpoint(step) for step, _ in progress.kept}
-        for folder in set(self.checkpoints.glob("step-*")) - kept:
+        kept_checkpoints = {self.checkpoint(step) for step, _ in progress.kept}
+        for folder in set(self.checkpoints.glob("step-*")) - kept_checkpoints:
             shutil.rmtree(folder)
         last = self.checkpoints / f".now{PARTIAL}"
         model.save_pretrained(last)
@@ -151,21 +153,21 @@ class RunDirectory:
 
 
 def _with_absolute_paths(task: Mapping[str, object]) -> dict[str, object]:
-    """A task's options with absolute paths, so that a run can be resumed and evaluated from any folder."""
+    """Make the paths in a task's options absolute, so that a run can be resumed and evaluated from any folder."""
     names = ("path", "source_file", "target_file", "data_dir")
     absolute = {name: str(Path(str(task[name])).absolute()) for name in names if task.get(name) is not None}
     return {**task, **absolute}
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether the folder holds nothing but the remains of a run that was killed while it was created."""
+    """Whether the folder is empty, apart from the files of a run that was killed while it was created."""
     return path.is_dir() and all(
         child.name.endswith(PARTIAL) or child.name in (ENVIRONMENT, LOCK) for child in path.iterdir()
     )
 
 
 def environment() -> Mapping[str, object]:
-    """Versions, machine, and the commit if the package is in a git repository."""
+    """The versions of all packages, the machine, and the commit if the package is in a git repository."""
     return {
         "permalign": __version__,
         "commit": _commit(),
@@ -189,7 +191,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit, marked as dirty if the package itself has uncommitted changes."""
+    """The current commit, with the suffix ``-dirty`` if the package has uncommitted changes."""
     git = ["git", "-C", str(Path(__file__).parents[1])]
     try:
         commit, changes = (

@@ -1,6 +1,7 @@
-"""The saved state from which a run is resumed exactly: JSON and safetensors, nothing that executes code.
+"""The saved training state, from which a run is resumed exactly.
 
-It holds no random state, since every step seeds its own noise (`seed_step`), and no learning rate, which is a function
+It consists of JSON and safetensors files, so that loading it never executes code. It contains no state of random
+generators, because they are seeded anew in every step (`seed_step`), and no learning rate, because that is a function
 of the step.
 """
 
@@ -34,16 +35,16 @@ class Progress:
     """The progress of a run.
 
     Attributes:
-        step: the number of updates made.
-        seconds: the time they took, over all sessions.
-        processor_seconds: the CPU time of the main process, over all sessions.
-        loss: the sum of the losses since they were last logged.
-        recorded: the step at which they were last logged.
+        step: the number of updates made so far.
+        seconds: the wall-clock time of the updates, summed over all sessions.
+        processor_seconds: the CPU time of the main process, summed over all sessions.
+        loss: the sum of the training losses since the last record in the log.
+        recorded: the step of the last record in the log.
         best: the highest dev metric so far.
-        waited: the number of evaluations since then.
+        waited: the number of evaluations since the highest dev metric, as early stopping counts them.
         halvings: how often the schedule ``plateau`` has halved the learning rate.
-        kept: step and dev metric of the checkpoints kept, the best first.
-        finished: why the run has ended; None while it has not.
+        kept: the step and the dev metric of each checkpoint that is kept, the best one first.
+        finished: why the run has ended; None if it has not ended.
     """
 
     step: int = 0
@@ -58,11 +59,11 @@ class Progress:
     finished: str | None = None
 
     def judge(self, score: float, keep: int) -> None:
-        """Record a dev metric; of equally good checkpoints the later one ranks higher."""
+        """Record the dev metric of a checkpoint; if two checkpoints are equally good, the later one ranks higher."""
         better = self.best is None or score > self.best
         self.waited = 0 if better else self.waited + 1
         self.best = score if better else self.best
-        self.kept = sorted([*self.kept, (self.step, score)], key=lambda kept: (-kept[1], -kept[0]))[:keep]
+        self.kept = sorted([*self.kept, (self.step, score)], key=lambda pair: (-pair[1], -pair[0]))[:keep]
 
 
 class TrainingState:
@@ -79,7 +80,7 @@ class TrainingState:
         self.conditions = conditions
 
     def save(self, folder: Path, progress: Progress) -> None:
-        """Write the state atomically, and remove older ones."""
+        """Write the state atomically, and remove older states."""
         name = f"step-{progress.step:07d}"
         if not (folder / name).exists():  # an existing state of this step is the same
             with atomic_folder(folder / name) as partial:
@@ -94,13 +95,13 @@ class TrainingState:
         remove_older_states(folder)
 
     def load(self, folder: Path) -> Progress:
-        """Load the latest complete state; without any, the run starts from the beginning."""
+        """Load the latest complete state; if there is none, the run starts from the beginning."""
         state = latest_state(folder)
         if state is None:
             return Progress()
         with _broken_state_error(state):
             record = json.loads((state / STATE).read_text(encoding="utf-8"))
-            before = record.get("conditions", self.conditions.record())  # the first states did not have them
+            before = record.get("conditions", self.conditions.record())  # early versions did not save them
             differences = ResumeConditions.parse(before).differences(self.conditions)
         if differences:
             raise DataError(
@@ -139,7 +140,7 @@ def _broken_state_error(state: Path) -> Iterator[None]:
 
 
 def latest_state(folder: Path) -> Path | None:
-    """The latest complete state."""
+    """The folder of the latest complete state; None if there is none."""
     return max(folder.glob("step-*"), default=None)
 
 
@@ -152,7 +153,7 @@ def last_saved_step(run: Path) -> int | None:
 
 
 def remove_older_states(folder: Path) -> None:
-    """Remove all states but the latest, and incomplete ones."""
+    """Remove all states except for the latest complete one."""
     latest = latest_state(folder)
     for path in folder.iterdir():
         if path != latest:
