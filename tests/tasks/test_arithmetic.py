@@ -31,7 +31,7 @@ def shape(tokens):
     return re.sub(r"[-+*/]", "o", template(tokens))
 
 
-def test_everything_is_generated_at_any_seed():
+def test_all_splits_are_generated_for_any_seed():
     task = Arithmetic(seed=2, depth=10)
     assert sum(len(task.examples(split)) for split in task.splits) == 39_755
 
@@ -75,7 +75,7 @@ def test_the_deeper_development_set_is_in_no_test_set():
     assert not tested & {e.source for e in found}
 
 
-def test_counts_of_forms():
+def test_numbers_of_shapes_and_templates():
     assert [len(shapes(depth)) for depth in (3, 4, 5, 6, 7)] == [1, 2, 5, 26, 677]
     assert sum(shape_depth(form) == 7 for form in shapes(7)) == 651
     assert [template_count(depth) for depth in (3, 4, 5, 6)] == [1, 5, 101, 40_805]
@@ -102,7 +102,7 @@ def test_any_depth_on_request(depth):
     assert max(len(e.source) for e in found) <= 100
 
 
-def test_the_sampler_draws_every_shape_of_a_size_as_often():
+def test_the_sampler_draws_shapes_of_the_same_size_equally_often():
     generator = random.Random(0)
     sampler = DepthSampler(depth=6, max_length=17)  # three nested parentheses, at most four operators
     drawn = Counter(shape(sampler.draw(generator).tokens("infix")) for _ in range(20_000))
@@ -131,18 +131,18 @@ def _written(form):
         ({"notation": "infix"}, "notation is 'infix'; expected 'postfix' or 'prefix'"),
     ],
 )
-def test_impossible_options_are_refused(options, words):
+def test_impossible_options_are_errors(options, words):
     with pytest.raises(ValueError, match=words):
         Arithmetic(**options)
 
 
-def test_an_unknown_split_is_named():
+def test_an_unknown_split_is_an_error():
     with pytest.raises(ValueError, match="arithmetic has no split 'depth-9/test'; choose one of iid/train"):
         Arithmetic(depth=8).examples("depth-9/test")
 
 
 @given(expressions)
-def test_reading_undoes_writing(expression):
+def test_parsing_restores_a_written_expression(expression):
     assert read_infix("".join(expression.tokens("infix"))) == expression
 
 
@@ -187,7 +187,7 @@ def test_generated_and_published_notations_agree(data_dir):
         (b"1" * 10_000_000, "line 1: the line is longer"),
     ],
 )
-def test_malformed_files_are_refused_with_their_line(tmp_path, content, words):
+def test_malformed_files_are_errors_with_their_line(tmp_path, content, words):
     folder = tmp_path / "arithmetic"
     folder.mkdir()
     for name in FILES.values():

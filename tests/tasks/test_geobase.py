@@ -4,7 +4,7 @@ import pytest
 
 from permalign.errors import DataError
 from permalign.tasks.geoquery.geobase import read_geobase
-from permalign.tasks.geoquery.world import Thing, inverse, world_of
+from permalign.tasks.geoquery.world import Entity, build_world, inverse
 
 
 @pytest.fixture
@@ -54,26 +54,26 @@ def test_numbers_are_numbers_and_lists_are_lists(write):
         ("road('" + "9" * 10_000_000 + "',[]).\n", "line 1: the line is longer"),
     ],
 )
-def test_malformed_facts_are_refused_with_their_line(write, content, words):
+def test_malformed_facts_are_errors_with_their_line(write, content, words):
     with pytest.raises(DataError, match=f"geobase, {words}"):
         read_geobase(write(content))
 
 
 def test_a_mountain_as_high_as_its_state_is_its_highest_point(data_dir):
-    world = world_of(read_geobase(data_dir / "geobase" / "geobase"))
-    (peak,) = world.high_point[Thing("state", "alaska")]
-    assert peak == Thing("place", "mount mckinley", "alaska")
+    world = build_world(read_geobase(data_dir / "geobase" / "geobase"))
+    (peak,) = world.high_point[Entity("state", "alaska")]
+    assert peak == Entity("place", "mount mckinley", "alaska")
     assert peak in world.mountains
     assert world.named["place", "mckinley"] == {peak}
     assert len(world.mountains) == 50
 
 
-def test_every_state_is_known_wherever_it_is_named(data_dir):
-    world = world_of(read_geobase(data_dir / "geobase" / "geobase"))
-    states = {thing for thing in world.things if thing.kind == "state"}
+def test_every_state_in_a_relation_is_a_known_state(data_dir):
+    world = build_world(read_geobase(data_dir / "geobase" / "geobase"))
+    states = {entity for entity in world.entities if entity.kind == "state"}
     assert len(states) == 51
-    for relation in (world.within, world.borders, world.crosses):
-        for thing, others in relation.items():
-            assert thing in world.things
+    for relation in (world.within, world.borders, world.traverses):
+        for entity, others in relation.items():
+            assert entity in world.entities
             assert {other for other in others if other.kind == "state"} <= states
     assert inverse(world.borders) == {state: near for state, near in world.borders.items() if near}

@@ -11,7 +11,7 @@ from permalign.tasks.geoquery.executor import MAJOR, ExecutionError, Executor
 from permalign.tasks.geoquery.funql import read_funql, write_funql
 from permalign.tasks.geoquery.geobase import read_geobase
 from permalign.tasks.geoquery.signatures import program_grammar
-from permalign.tasks.geoquery.world import world_of
+from permalign.tasks.geoquery.world import build_world
 
 NOTE = Path(__file__).parents[2] / "docs" / "geoquery-denotations.md"
 
@@ -23,7 +23,7 @@ def facts(data_dir):
 
 @pytest.fixture(scope="module")
 def run(facts):
-    executor = Executor(world_of(facts))
+    executor = Executor(build_world(facts))
     return lambda funql: executor(read_funql(funql))
 
 
@@ -83,14 +83,14 @@ def test_the_two_facts_that_changed_explain_their_groups(facts, rows, recorded):
     for state in older["state"]:
         if state["name"] == "montana":
             state["population"] = 786.7
-    run = Executor(world_of(older))
+    run = Executor(build_world(older))
     for number in table("Where they differ")["Montana's population"]:
         ours = run(read_funql(rows[number]["funql"]))
         numbers = sorted(x for x in ours if not isinstance(x, str))
         assert {x for x in ours if isinstance(x, str)} == {x for x in recorded[number] if isinstance(x, str)}
         assert numbers == pytest.approx(sorted(x for x in recorded[number] if not isinstance(x, str)))
     older["country"] = []
-    run = Executor(world_of(older))
+    run = Executor(build_world(older))
     for number in table("Where they differ")["No fact about the country"]:
         assert run(read_funql(rows[number]["funql"])) == recorded[number] == frozenset()
 
@@ -185,7 +185,7 @@ def test_every_empty_answer_follows_from_the_facts(facts):
         ("stateid('atlantis')", set()),
     ],
 )
-def test_functions_mean_what_they_say(run, program, answer):
+def test_every_function_gives_the_expected_answer(run, program, answer):
     assert run(f"answer({program})") == answer
 
 
@@ -199,7 +199,7 @@ NAMED = {
 
 
 @given(programs(program_grammar()))
-def test_whatever_is_well_typed_runs_unless_it_counts_without_a_relation(run, program):
+def test_well_typed_programs_run_except_most_and_fewest_without_a_relation(run, program):
     funql = write_funql(program)
     for masked, entity in NAMED.items():
         funql = funql.replace(masked, entity)
@@ -213,18 +213,18 @@ def test_whatever_is_well_typed_runs_unless_it_counts_without_a_relation(run, pr
 @pytest.mark.parametrize(
     ("funql", "words"),
     [
-        ("state(all)", r"a question is answer\(...\) of one program, not 'state'"),
+        ("state(all)", r"expected a program answer\(...\) with one argument, found 'state'"),
         ("answer(stream(all))", "unknown function 'stream' with one argument"),
         (
             "answer(count(len(river(all))))",
-            "'len' returns numbers, but cities, rivers or the like are needed",
+            "'len' returns numbers, but a set of entities, such as cities, was expected",
         ),
-        ("answer(sum(state(all)))", "'state' does not return numbers"),
+        ("answer(sum(state(all)))", "'state' returns a set of entities, but numbers were expected"),
         ("answer(exclude(state(all)))", "unknown function 'exclude' with one argument"),
         ("answer(most(state(all)))", "'all' is not a relation"),
         ("answer(state)", "unknown function 'state' with 0 arguments"),
     ],
 )
-def test_programs_without_meaning_are_refused(run, funql, words):
+def test_programs_that_cannot_be_executed_are_errors(run, funql, words):
     with pytest.raises(ExecutionError, match=words):
         run(funql)

@@ -1,7 +1,7 @@
 import random
 from collections import Counter
 
-from permalign.tasks.seeded_random import below, pick, shuffled
+from permalign.tasks.seeded_random import pick, random_below, shuffled
 
 
 def test_shuffling_is_what_the_standard_library_does_today():
@@ -20,4 +20,4 @@ def test_every_item_is_as_likely():
     generator = random.Random(0)
     counts = Counter(pick("abc", generator) for _ in range(3000))
     assert all(900 < counts[letter] < 1100 for letter in "abc")
-    assert {below(1, generator) for _ in range(9)} == {0}
+    assert {random_below(1, generator) for _ in range(9)} == {0}

@@ -55,7 +55,7 @@ def test_english_japanese_pairs_belong_together(english_japanese):
     assert " ".join(first.target) == "自分 の 事 を しろ 。"
 
 
-def test_english_japanese_of_another_corpus_is_refused(tmp_path):
+def test_english_japanese_files_of_another_corpus_are_an_error(tmp_path):
     (tmp_path / "en-ja").mkdir()
     for part in ("train", "dev", "test"):
         for language in ("en", "ja"):
@@ -64,7 +64,7 @@ def test_english_japanese_of_another_corpus_is_refused(tmp_path):
         EnglishJapanese(tmp_path).examples("iid/train")
 
 
-def test_files_of_unequal_length_are_refused_with_the_line(aligned):
+def test_files_of_unequal_length_are_an_error_with_the_line(aligned):
     source, target = aligned(["a", "b"], ["x", "y", "z"])
     with pytest.raises(DataError) as caught:
         read_aligned(source, target)
@@ -72,7 +72,7 @@ def test_files_of_unequal_length_are_refused_with_the_line(aligned):
     assert "text.zh has 2 lines, text.en 3" in str(caught.value)
 
 
-def test_aligned_files_are_cut_by_seed(aligned):
+def test_aligned_files_are_split_by_seed(aligned):
     paths = aligned([f"source {i}" for i in range(40)], [f"target {i}" for i in range(40)])
     task = Aligned(*paths)
     assert sizes(task) == {"iid/train": 32, "iid/dev": 4, "iid/test": 4}
@@ -84,7 +84,7 @@ def test_aligned_files_are_cut_by_seed(aligned):
     assert Aligned(*paths, seed=1).examples("iid/test") != task.examples("iid/test")
 
 
-def test_what_is_left_out_is_counted(aligned):
+def test_pairs_that_are_left_out_are_counted(aligned):
     paths = aligned(["a", "", "a b", "a b c", "a b c d", "a b c d e"], ["x", "y", "", "x", "x", "x"])
     task = Aligned(*paths, min_length=2, max_length=4, dev_size=0, test_size=1)
     assert sizes(task) == {"iid/train": 1, "iid/dev": 0, "iid/test": 1}
@@ -92,17 +92,17 @@ def test_what_is_left_out_is_counted(aligned):
     assert note.endswith("left out 2 pairs with an empty side and 2 by length, kept 2.")
 
 
-def test_sizes_that_leave_nothing_to_train_on_are_refused(aligned):
+def test_sizes_that_leave_nothing_to_train_on_are_an_error(aligned):
     with pytest.raises(DataError, match="5 dev and 1 test examples leave nothing to train on"):
         Aligned(*aligned("abc", "xyz"), dev_size=5).examples("iid/train")
 
 
-def test_empty_files_are_refused(aligned):
+def test_empty_files_are_an_error(aligned):
     with pytest.raises(DataError, match="the file has 0 usable examples"):
         Aligned(*aligned([], [])).examples("iid/train")
 
 
-def test_chinese_english_is_filtered_and_cut_by_the_length_of_the_english(aligned):
+def test_chinese_english_is_filtered_and_split_by_the_length_of_the_english(aligned):
     english = [" ".join(["w"] * (length % 33 + 1)) for length in range(330)]
     task = ChineseEnglish(*aligned(["字"] * 330, english), dev_size=20, test_size=30)
     assert sizes(task) == {
@@ -119,6 +119,6 @@ def test_chinese_english_is_filtered_and_cut_by_the_length_of_the_english(aligne
     assert task.notes[0].endswith("left out 0 pairs with an empty side and 60 by length, kept 270.")
 
 
-def test_an_unknown_split_is_named(aligned):
+def test_an_unknown_split_is_an_error(aligned):
     with pytest.raises(ValueError, match="aligned has no split 'len/test'; choose one of iid/train"):
         Aligned(*aligned("abc", "xyz")).examples("len/test")

@@ -1,4 +1,4 @@
-"""Where examples come from, and what a correct answer is."""
+"""Tasks: datasets of examples, and what counts as a correct output."""
 
 from permalign.tasks.base import Example, Task
 

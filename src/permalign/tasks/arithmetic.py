@@ -1,4 +1,4 @@
-"""Arithmetic: infix to postfix or prefix notation; every output is a separable permutation of its input."""
+"""The task arithmetic: infix to postfix or prefix notation. Every output is a separable permutation of its input."""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -23,11 +23,11 @@ from permalign.tasks.file_readers import read_table
 from permalign.tasks.seeded_random import shuffled
 
 FILES = {"train": "train_10k.tsv", "dev": "val_5k.tsv", "test": "test_5k.tsv"}
-"""The authors' files: infix, prefix and postfix, separated by tabs."""
+"""The files of the paper's authors, with tab-separated infix, prefix and postfix notation."""
 
 _SIZES = {"train": 10_000, "dev": 5_000, "test": 5_000}
 _TRAINING_DEPTH, _TEST_DEPTH = 6, 7
-_FILLINGS = 5
+_EXPRESSIONS_PER_SHAPE = 5
 _DEEP_EXAMPLES = 1_000
 _DEVELOPMENT_DEPTH, _DEVELOPMENT_EXAMPLES, _DEVELOPMENT_MAX_LENGTH = 8, 500, 60
 
@@ -35,22 +35,22 @@ _DEVELOPMENT_DEPTH, _DEVELOPMENT_EXAMPLES, _DEVELOPMENT_MAX_LENGTH = 8, 500, 60
 class Arithmetic(Task):
     """Fully parenthesised expressions, generated from a seed or (IID only) read from the authors' files.
 
-    IID: 20,000 of the 40,805 operator templates of derivation depth up to 6, drawn without replacement and filled with
-    random digits, split into 10,000, 5,000 and 5,000; so no test template occurs in training. LEN has the same training
-    and development sets; its test set has all 651 shapes of depth 7, each filled five times: 3,255 different
-    expressions.
+    IID: of the 40,805 templates of derivation depth up to 6 (expressions whose digits are left out), 20,000 are drawn
+    without replacement and filled with random digits. They are split into 10,000, 5,000 and 5,000, so no template of
+    the test set occurs in training. LEN has the same training and development sets. Its test set has five expressions
+    for each of the 651 shapes of depth 7 (arrangements of parentheses): 3,255 different expressions.
 
-    All models solve IID, so its development set cannot tell which of them generalise to deeper expressions.
+    All models solve IID, so its development set cannot show which of them generalise to deeper expressions.
     ``deep/dev`` can: it has 500 expressions of depth 8 with at most 60 tokens, none of which is in a test set.
 
     Args:
         notation: the notation of the output.
         seed: the seed of all generated data.
-        depth: adds a split ``depth-K/test`` of up to 1,000 different expressions of exactly this derivation
-            depth, from a probabilistic grammar (see `DepthSampler`).
-        max_length: the largest number of tokens of these expressions.
+        depth: if given, adds a split ``depth-DEPTH/test`` of up to 1,000 different expressions of exactly this
+            derivation depth, drawn from a probabilistic grammar (see `DepthSampler`).
+        max_length: the largest number of tokens of an expression in the split ``depth-DEPTH/test``.
         published: whether to read the IID splits from the authors' files instead of generating them.
-        data_dir: the folder with ``arithmetic/train_10k.tsv`` and its companions.
+        data_dir: the data folder, which contains the authors' files ``arithmetic/train_10k.tsv`` and so on.
     """
 
     name = "arithmetic"
@@ -90,39 +90,39 @@ class Arithmetic(Task):
             raise self.unknown_split(split)
         condition, part = split.split("/")
         if condition == "deep":
-            return [self._example(expression, f"deep-{i}") for i, expression in enumerate(self._development)]
+            return [self._example(expression, f"deep-{i}") for i, expression in enumerate(self._deep_dev)]
         if condition.startswith("depth-"):
-            return self._deep
-        return self._deeper_test if split == "len/test" else self._parts[part]
+            return self._depth_test
+        return self._len_test if split == "len/test" else self._parts[part]
 
     @cached_property
     def _parts(self) -> dict[str, list[Example]]:
-        """Training, development and IID test set."""
+        """The examples of the training set, the development set and the IID test set."""
         if self.published:
             return {part: self._read(name) for part, name in FILES.items()}
         generator = Random(f"arithmetic templates {self.seed}")
         numbers = shuffled(range(template_count(_TRAINING_DEPTH)), generator)
-        found = {}
+        examples = {}
         for part, size in _SIZES.items():
             chosen, numbers = numbers[:size], numbers[size:]
             drawn = (fill_template(number, _TRAINING_DEPTH, generator) for number in chosen)
-            found[part] = [self._example(expression, f"{part}-{i}") for i, expression in enumerate(drawn)]
-        return found
+            examples[part] = [self._example(expression, f"{part}-{i}") for i, expression in enumerate(drawn)]
+        return examples
 
     @cached_property
-    def _deeper_test(self) -> list[Example]:
+    def _len_test(self) -> list[Example]:
         generator = Random(f"arithmetic shapes {self.seed}")
         deepest = [shape for shape in shapes(_TEST_DEPTH) if shape_depth(shape) == _TEST_DEPTH]
-        drawn: dict[Expression, None] = {}  # a set that keeps the order
-        for filling in range(1, _FILLINGS + 1):
+        drawn: dict[Expression, None] = {}  # a set that preserves the order
+        for filling in range(1, _EXPRESSIONS_PER_SHAPE + 1):
             for number, shape in enumerate(deepest, start=1):
                 while len(drawn) < (filling - 1) * len(deepest) + number:
                     drawn[fill(shape, generator)] = None
         return [self._example(expression, f"len-{i}") for i, expression in enumerate(drawn)]
 
     @cached_property
-    def _development(self) -> dict[Expression, None]:
-        """Expressions deeper than those of the training set and of LEN's test set."""
+    def _deep_dev(self) -> dict[Expression, None]:
+        """The expressions of ``deep/dev``, which are deeper than those of the training set and of the LEN test set."""
         sampler = DepthSampler(_DEVELOPMENT_DEPTH, _DEVELOPMENT_MAX_LENGTH)
         generator = Random(f"arithmetic deep development {self.seed}")
         drawn: dict[Expression, None] = {}
@@ -131,14 +131,14 @@ class Arithmetic(Task):
         return drawn
 
     @cached_property
-    def _deep(self) -> list[Example]:
+    def _depth_test(self) -> list[Example]:
         if self._sampler is None:
-            raise AssertionError("the split is listed only if a depth was asked for")
+            raise AssertionError("the split exists only if a depth was given")
         generator = Random(f"arithmetic depth {self.depth} {self.seed}")
         drawn: dict[Expression, None] = {}
         while len(drawn) < min(_DEEP_EXAMPLES, self._sampler.count):
             expression = self._sampler.draw(generator)
-            if expression not in self._development:
+            if expression not in self._deep_dev:
                 drawn[expression] = None
         return [self._example(expression, f"depth-{self.depth}-{i}") for i, expression in enumerate(drawn)]
 
@@ -148,12 +148,12 @@ class Arithmetic(Task):
 
     def _read(self, name: str) -> list[Example]:
         path = dataset_file("arithmetic", name, self.data_dir)
-        found = _expressions(path, read_table(path, columns=3).rows)
-        return [self._example(expression, f"{path.stem}-{i}") for i, expression in enumerate(found)]
+        expressions = _expressions(path, read_table(path, columns=3).rows)
+        return [self._example(expression, f"{path.stem}-{i}") for i, expression in enumerate(expressions)]
 
 
 def _expressions(path: Path, rows: Sequence[tuple[int, tuple[str, ...]]]) -> Iterator[Expression]:
-    """The expressions of a file, whose second and third columns must be their prefix and postfix forms."""
+    """Yield the expressions of a file; its second and third columns must contain their prefix and postfix forms."""
     for number, (infix, prefix, postfix) in rows:
         try:
             expression = read_infix(infix)

@@ -1,4 +1,4 @@
-"""The base class of tasks: examples in named splits, and what counts as correct."""
+"""The base class of tasks: examples in named splits, and whether an output is correct."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,12 @@ from permalign.tasks.grammar import Grammar
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A sentence and its output, both as tokens.
+    """A sentence and its expected output, both as tokens.
 
     Attributes:
-        source: the tokens of the input.
+        source: the tokens of the sentence.
         target: the tokens of the expected output.
-        id: the name of the example within its task.
+        id: the identifier of the example, unique within its task.
         meta: further information, such as entities, depth or authors.
     """
 
@@ -25,14 +25,14 @@ class Example:
 
 
 class Task(ABC):
-    """Named splits of examples, and what counts as a correct output for each.
+    """A dataset with named splits, which also judges whether outputs are correct.
 
-    A split's name is ``condition/part``: ``iid/train``, ``len/test``.
+    The name of a split is ``condition/part``, such as ``iid/train`` or ``len/test``.
 
     Attributes:
         name: the name of the task on the command line and in configurations.
-        description: a description of one line.
-        metric: the metrics that results are reported in.
+        description: one line that describes the task.
+        metric: the metrics by which results are reported.
     """
 
     name: str
@@ -41,40 +41,40 @@ class Task(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks for whoever compares results, such as unpublished splits or lines left out."""
+        """Remarks that matter when results are compared, such as unpublished splits or lines that were left out."""
         return ()
 
     @property
     def grammar(self) -> Grammar | None:
-        """The grammar of the outputs, for constrained decoding; None if there is none."""
+        """The grammar of the outputs, for constrained decoding; None if the task has no grammar."""
         return None
 
     @property
     def entities(self) -> Mapping[str, str]:
-        """The entities that sentences may mention, for entity linking: the kind of each by its name."""
+        """The entities that sentences may mention, for entity linking: a mapping from names to kinds."""
         return {}
 
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits, in reading order."""
+        """The names of all splits."""
 
     @abstractmethod
     def examples(self, split: str) -> Sequence[Example]:
         """The examples of a split, always in the same order; an unknown name raises a `ValueError`."""
 
     def answer(self, example: Example, output: Sequence[str]) -> str:
-        """The complete answer for an output, such as a program with its brackets and entities restored.
+        """The complete answer that an output stands for, such as a program with its brackets and entities restored.
 
         Raises:
-            ValueError: the output cannot be completed.
+            ValueError: the output does not stand for an answer.
         """
         return " ".join(output)
 
     def is_correct(self, example: Example, output: Sequence[str]) -> bool:
-        """Whether the output is the example's target (exact match)."""
+        """Whether the output equals the target of the example (exact match)."""
         return tuple(output) == example.target
 
     def unknown_split(self, split: str) -> ValueError:
-        """The error for an unknown split."""
+        """The error to raise for an unknown split."""
         return ValueError(f"{self.name} has no split {split!r}; choose one of {', '.join(self.splits)}.")

@@ -1,8 +1,8 @@
 """Locate the files of datasets.
 
-The data folder has one subfolder per dataset, which holds the upstream files under their own names. It is the argument
-``data_dir``, else the environment variable ``PERMALIGN_DATA``, else a folder in the user's cache. `permalign data
-fetch` writes to the same folder that everything else reads from.
+The data folder has one subfolder per dataset, which contains the upstream files under their original names. It is given
+by the argument ``data_dir`` or, without it, by the environment variable ``PERMALIGN_DATA``; the default is a folder in
+the user's cache. `permalign data fetch` writes to the folder from which all other commands read.
 """
 
 import os
@@ -16,9 +16,9 @@ ENVIRONMENT_VARIABLE = "PERMALIGN_DATA"
 
 
 def data_root(data_dir: str | Path | None = None) -> Path:
-    """The folder with one subfolder per dataset; it need not exist."""
-    chosen = data_dir or os.environ.get(ENVIRONMENT_VARIABLE)
-    return Path(chosen).expanduser() if chosen else cache_folder() / "data"
+    """The data folder, with one subfolder per dataset; it need not exist."""
+    folder = data_dir or os.environ.get(ENVIRONMENT_VARIABLE)
+    return Path(folder).expanduser() if folder else cache_folder() / "data"
 
 
 def cache_folder() -> Path:
@@ -33,7 +33,7 @@ def cache_folder() -> Path:
 
 
 def dataset_file(folder: str, name: str, data_dir: str | Path | None = None) -> Path:
-    """The path of an upstream file, for example ``dataset_file("scan", "tasks_train_simple.txt")``.
+    """The path of a file of a dataset, for example ``dataset_file("scan", "tasks_train_simple.txt")``.
 
     Raises:
         DataError: the file does not exist; the message says where to place it and how to download it.
@@ -41,14 +41,14 @@ def dataset_file(folder: str, name: str, data_dir: str | Path | None = None) -> 
     path = data_root(data_dir) / folder / name
     if path.is_file():
         return path
-    remedy = f"Place {name} there{_or_fetch(folder, name, data_dir)}."
-    order = f"--data-dir, else in ${ENVIRONMENT_VARIABLE}, else in {cache_folder() / 'data'}"
-    raise DataError(f"there is no such file. {remedy} (Data is looked for in {order}.)", path)
+    advice = f"Place {name} there{_download_advice(folder, name, data_dir)}."
+    searched = f"--data-dir, else in ${ENVIRONMENT_VARIABLE}, else in {cache_folder() / 'data'}"
+    raise DataError(f"there is no such file. {advice} (Data is looked for in {searched}.)", path)
 
 
-def _or_fetch(folder: str, name: str, data_dir: str | Path | None) -> str:
+def _download_advice(folder: str, name: str, data_dir: str | Path | None) -> str:
     download = download_of(folder, name)
     if download is None:
         return ""
-    where = f" --data-dir {data_dir}" if data_dir else ""
-    return f", or run `permalign data fetch {download.name}{where}`"
+    option = f" --data-dir {data_dir}" if data_dir else ""
+    return f", or run `permalign data fetch {download.name}{option}`"

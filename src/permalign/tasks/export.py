@@ -1,4 +1,4 @@
-"""Writing a task's splits as JSON lines, which `permalign.tasks.user_data` reads back."""
+"""Write the splits of a task as JSON lines, which `permalign.tasks.user_data` can read."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def write_task(task: Task, folder: str | Path, *, overwrite: bool = False) -> li
 
 
 def example_line(example: Example) -> str:
-    """One example as a line of JSON, without the line end.
+    """Write an example as a line of JSON, without the line end.
 
     >>> example_line(Example(("wie", "geht", "es"), ("how are you",), "7"))
     '{"id": "7", "source": "wie geht es", "target": ["how are you"]}'
@@ -43,6 +43,6 @@ def example_line(example: Example) -> str:
 
 
 def _joined(tokens: Sequence[str]) -> str | list[str]:
-    """The tokens as one string, which is easier to read, if splitting it restores them; else as a list."""
+    """Join the tokens to one string, which is easier to read; return a list if splitting would not restore them."""
     text = " ".join(tokens)
     return text if text.split() == list(tokens) else list(tokens)

@@ -5,28 +5,30 @@ from random import Random
 
 from permalign.tasks.expressions import DEPTH_OF_A_DIGIT, DIGITS, OPERATORS, Expression
 from permalign.tasks.program import MAX_DEPTH
-from permalign.tasks.seeded_random import below, pick
+from permalign.tasks.seeded_random import pick, random_below
 
 _DIGIT_WEIGHT, _OPERATOR_WEIGHT = 3, 2  # E -> digit with probability 3/5, E -> ( E op E ) with 2/5
 
 
 class DepthSampler:
-    """Draws expressions of exactly one derivation depth and bounded length.
+    """Draws random expressions of a given derivation depth and bounded length.
 
-    ``E -> digit`` has probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half, so that expressions are finite),
-    conditioned on the depth and the largest length. The condition holds exactly, by counting, not by rejection.
-    With ``W[k][m]`` the number of shapes with m operators whose parentheses are nested exactly k deep, and
-    ``V[k][m]`` of those nested at most k deep,
+    The distribution is a probabilistic grammar, conditioned on the depth and on the largest length: ``E -> digit`` has
+    probability 3/5 and ``E -> ( E op E )`` 2/5 (below one half, so that expressions are finite). Samples are drawn from
+    the conditional distribution directly, without rejection, by counting shapes. Let ``W[k][m]`` be the number of
+    shapes with m operators whose parentheses are nested exactly k levels deep, and ``V[k][m]`` the number of those
+    nested at most k levels deep. Then
 
-        W[k][m] = sum over l of  W[k-1][l] V[k-1][m-1-l]  +  V[k-2][l] W[k-1][m-1-l]
+        W[k][m] = sum over l of  W[k-1][l] V[k-1][m-1-l]  +  V[k-2][l] W[k-1][m-1-l],
 
-    (the left part has the full depth; or the right part has, and the left does not). All shapes with m operators are
-    equally likely, namely (2/5)^m (3/5)^(m+1). The counts are integers, so a seed gives the same expressions on all
-    machines. Cost: O(k m²) once, O(m²) for each expression.
+    where the first term counts the shapes whose left operand has the full depth, and the second term those of which
+    only the right operand has it. All shapes with m operators are equally likely, with probability (2/5)^m (3/5)^(m+1).
+    The counts are integers, so a seed gives the same expressions on all machines. Cost: O(k m²) once, and O(m²) per
+    sample.
 
     Args:
         depth: the derivation depth of all expressions.
-        max_length: the largest number of tokens (an expression with m operators has 4 m + 1).
+        max_length: the largest number of tokens; an expression with m operators has 4 m + 1 tokens.
     """
 
     def __init__(self, depth: int, max_length: int) -> None:
@@ -44,7 +46,7 @@ class DepthSampler:
 
     @property
     def count(self) -> int:
-        """The number of distinct expressions.
+        """The number of different expressions that can be drawn.
 
         >>> DepthSampler(depth=4, max_length=200).count
         400
@@ -54,14 +56,16 @@ class DepthSampler:
 
     def draw(self, generator: Random) -> Expression:
         """Draw one expression."""
-        inner = _DIGIT_WEIGHT * _OPERATOR_WEIGHT
-        whole = (_DIGIT_WEIGHT + _OPERATOR_WEIGHT) ** 2
+        # Every further operator multiplies the probability by (2/5)(3/5) = 6/25; integer weights keep this exact.
+        numerator = _DIGIT_WEIGHT * _OPERATOR_WEIGHT
+        denominator = (_DIGIT_WEIGHT + _OPERATOR_WEIGHT) ** 2
         counts = self._exact[self._nesting]
         largest = len(counts) - 1
-        weights = [n * inner**size * whole ** (largest - size) for size, n in enumerate(counts)]
+        weights = [n * numerator**size * denominator ** (largest - size) for size, n in enumerate(counts)]
         return self._exactly(self._nesting, _weighted(weights, generator), generator)
 
     def _exactly(self, nesting: int, size: int, generator: Random) -> Expression:
+        """Draw an expression with ``size`` operators that is nested exactly ``nesting`` levels deep."""
         if nesting == 0:
             return Expression(pick(DIGITS, generator))
         exact, bounded = self._exact[nesting - 1], self._bounded[nesting - 1]
@@ -78,12 +82,13 @@ class DepthSampler:
         return Expression(operator, left, self._exactly(nesting - 1, right_size, generator))
 
     def _at_most(self, nesting: int, size: int, generator: Random) -> Expression:
+        """Draw an expression with ``size`` operators that is nested at most ``nesting`` levels deep."""
         counts = [self._exact[k][size] for k in range(nesting + 1)]
         return self._exactly(_weighted(counts, generator), size, generator)
 
 
 def _shape_counts(nesting: int, size: int) -> tuple[list[list[int]], list[list[int]]]:
-    """W and V of `DepthSampler`, for nestings from 0 to ``nesting`` and sizes from 0 to ``size``."""
+    """The counts W and V of `DepthSampler`, for up to ``nesting`` levels and up to ``size`` operators."""
     exact = [[1] + [0] * size]
     bounded = [exact[0]]
     for _ in range(nesting):
@@ -95,15 +100,15 @@ def _shape_counts(nesting: int, size: int) -> tuple[list[list[int]], list[list[i
                 for left in range(total)
             )
         exact.append(row)
-        bounded.append([before + now for before, now in zip(bounded[-1], row, strict=True)])
+        bounded.append([shallower + exactly for shallower, exactly in zip(bounded[-1], row, strict=True)])
     return exact, bounded
 
 
 def _weighted(weights: Sequence[int], generator: Random) -> int:
-    """An index, drawn in proportion to the weights."""
-    number = below(sum(weights), generator)
+    """Draw an index with probability proportional to its weight."""
+    number = random_below(sum(weights), generator)
     for index, weight in enumerate(weights):
         number -= weight
         if number < 0:
             return index
-    raise AssertionError("a number below the sum lies in one of the weights")
+    raise AssertionError("a number below the sum of the weights belongs to one of them")

@@ -1,7 +1,7 @@
-"""Tasks that partition one set of examples into train, dev and test, and ways to make such partitions.
+"""Tasks that partition one set of examples into train, dev and test, and functions that make such partitions.
 
-A partition maps each part (``train``, ``dev``, ``test``) to the indices of its examples. Partitions are random (from a
-seed), or by length, or shipped with the package as lists of indices, so that everybody has the same ones.
+A partition maps each part (``train``, ``dev``, ``test``) to the indices of its examples. It is drawn at random with a
+seed, or divides the examples by length, or ships with the package as a list of indices, so that everybody has the same.
 """
 
 import json
@@ -25,7 +25,7 @@ Partition = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class PartitionedExamples:
-    """All examples of a task, the partition of each condition (``iid``, ``len``), and notes on what was left out."""
+    """All examples of a task, their partition under each condition, and notes on what was left out."""
 
     examples: Sequence[Example]
     partitions: Mapping[str, Partition]
@@ -38,13 +38,13 @@ class PartitionedExamples:
 
 
 class PartitionedTask(Task):
-    """A task whose examples are read once, on first use, and partitioned."""
+    """A task whose examples are read and partitioned when they are first used."""
 
     conditions: tuple[str, ...]
 
     @abstractmethod
     def _load(self) -> PartitionedExamples:
-        """Read and partition the examples; called once."""
+        """Read and partition the examples; this is called only once."""
 
     @cached_property
     def data(self) -> PartitionedExamples:
@@ -53,12 +53,12 @@ class PartitionedTask(Task):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was left out when the data was read."""
+        """Notes on what was left out when the data was read."""
         return self.data.notes
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Every part of every condition."""
+        """The names of all splits: every part of every condition."""
         return tuple(f"{condition}/{part}" for condition in self.conditions for part in PARTS)
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -81,7 +81,7 @@ def random_partition(size: int, dev: int, test: int, seed: int) -> dict[str, lis
 
 
 def partition_by_length(lengths: Sequence[int], max_train_length: int, seed: int) -> dict[str, list[int]]:
-    """Short examples are ``train``; longer ones are divided at random into ``dev`` and ``test``.
+    """Use short examples for ``train``, and divide longer ones at random into ``dev`` and ``test``.
 
     >>> partition_by_length([3, 9, 4, 8], max_train_length=4, seed=0)
     {'train': [0, 2], 'dev': [1], 'test': [3]}
@@ -102,7 +102,17 @@ def partition_examples(
     measured_side: Literal["source", "target"] = "source",
     seed: int,
 ) -> dict[str, Partition]:
-    """Partition a pool that comes without splits; ``path`` is where it was read, for the error message."""
+    """Partition examples that come without splits, at random (``iid``) and, if asked for, by length (``len``).
+
+    Args:
+        examples: all examples.
+        path: the file that they were read from, for error messages.
+        dev_size: the number of ``iid/dev`` examples; None for a tenth of all.
+        test_size: the number of ``iid/test`` examples; None for a tenth of all.
+        max_train_length: the length up to which examples are for training under ``len``; None for no such condition.
+        measured_side: the side whose length is measured.
+        seed: the seed of the random choices.
+    """
     tenth = max(1, len(examples) // 10)
     dev = tenth if dev_size is None else dev_size
     test = tenth if test_size is None else test_size
@@ -120,7 +130,7 @@ def partition_examples(
 
 
 def shipped_partition(name: str, condition: str, size: int) -> dict[str, list[int]]:
-    """The partition shipped with the package for a task; examples it does not list are ``train``."""
+    """The partition that ships with the package for a task; examples that it does not list are ``train``."""
     text = files("permalign.tasks").joinpath("splits", f"{name}.json").read_text(encoding="utf-8")
     parts = json.loads(text)[condition]
     return _partition(size, dev=parts["dev"], test=parts["test"])

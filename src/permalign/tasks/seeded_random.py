@@ -1,6 +1,6 @@
-"""Random choices that depend on the seed alone, on every machine and under every version of Python.
+"""Random choices that are the same for a seed on every machine and with every version of Python.
 
-Python guarantees this for the bits of its generator, but not for `random.shuffle` and similar functions.
+Python guarantees this for the random bits of its generator, but not for `random.shuffle` and similar functions.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def below(limit: int, generator: Random) -> int:
-    """A uniform integer from 0 to ``limit - 1``, by rejection sampling of bits."""
+def random_below(limit: int, generator: Random) -> int:
+    """Draw an integer from 0 to ``limit - 1`` uniformly, by rejection sampling."""
     bits = limit.bit_length()
     number = generator.getrandbits(bits)
     while number >= limit:
@@ -20,18 +20,18 @@ def below(limit: int, generator: Random) -> int:
 
 
 def pick(items: Sequence[Item], generator: Random) -> Item:
-    """One of the items, chosen uniformly."""
-    return items[below(len(items), generator)]
+    """Draw one of the items uniformly."""
+    return items[random_below(len(items), generator)]
 
 
 def shuffled(items: Sequence[Item], generator: Random) -> list[Item]:
-    """The items in random order (Fisher-Yates shuffle, from the end).
+    """Return the items in random order (a Fisher-Yates shuffle).
 
     >>> shuffled("permalign", Random(0))
     ['g', 'l', 'e', 'm', 'a', 'r', 'p', 'n', 'i']
     """
     order = list(items)
     for last in reversed(range(1, len(order))):
-        other = below(last + 1, generator)
+        other = random_below(last + 1, generator)
         order[last], order[other] = order[other], order[last]
     return order

@@ -1,6 +1,6 @@
-"""Translation: English to Japanese, Chinese to English from FBIS, and any two aligned files.
+"""Translation tasks: English to Japanese, Chinese to English, and any two aligned files.
 
-The text is used as it is: tokens are separated by white space, and nothing is normalised.
+The text is not normalised: tokens are what is separated by white space.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,9 @@ from permalign.tasks.user_data import UserData
 class EnglishJapanese(PartitionedTask):
     """50,000 short sentences of the Tanaka corpus, English to Japanese.
 
-    ``iid`` is the upstream split. ``len`` is a split of all 51,000 pairs: English sentences of at most 12 tokens are
-    for training, the 1,076 longer ones are divided into dev and test. An example's id is its index among all pairs.
+    ``iid`` is the upstream split. ``len`` is a split of all 51,000 pairs: pairs with at most 12 English tokens are for
+    training, and the 1,076 longer ones are divided into dev and test. The id of an example is its index among all
+    pairs.
     """
 
     name = "en-ja"
@@ -47,16 +48,16 @@ class EnglishJapanese(PartitionedTask):
             japanese = dataset_file("en-ja", f"{part}.ja", self._data_dir)
             begin = len(examples)
             pairs = enumerate(read_aligned(english, japanese, blank="error"), begin)
-            examples.extend(Example(source, target, str(place)) for place, (_, source, target) in pairs)
+            examples.extend(Example(source, target, str(index)) for index, (_, source, target) in pairs)
             upstream[part] = range(begin, len(examples))
         by_length = shipped_partition("en-ja", "len", len(examples))
         self._check(examples, by_length)
         return PartitionedExamples(examples, {"iid": upstream, "len": by_length})
 
-    def _check(self, examples: Sequence[Example], cut: Partition) -> None:
+    def _check(self, examples: Sequence[Example], by_length: Partition) -> None:
         """Raise an error unless the files are those that the shipped partition was made for."""
         long = {index for index, pair in enumerate(examples) if len(pair.source) > self.MAX_TRAIN_LENGTH}
-        if long != {*cut["dev"], *cut["test"]}:
+        if long != {*by_length["dev"], *by_length["test"]}:
             raise DataError(
                 "the sentences of more than 12 tokens are not those of the released corpus, so the length split cannot "
                 "be made. Remove the folder and run `permalign data fetch en-ja`.",
@@ -65,11 +66,11 @@ class EnglishJapanese(PartitionedTask):
 
 
 class Aligned(PartitionedTask):
-    """Two text files where line i of one is the translation of line i of the other.
+    """Two text files that are aligned line by line: line i of one is the translation of line i of the other.
 
     Args:
-        source_file: the file of sources, one sentence per line, tokens separated by spaces.
-        target_file: the file of targets, aligned line by line.
+        source_file: the file of sources, with one sentence per line and tokens separated by spaces.
+        target_file: the file of targets, with one sentence per line and tokens separated by spaces.
         min_length: the length below which pairs are left out.
         max_length: the length above which pairs are left out; None for no limit.
         max_train_length: if given, adds the condition ``len``, in which longer pairs are divided into dev and test.
@@ -77,7 +78,8 @@ class Aligned(PartitionedTask):
         test_size: the number of pairs in ``iid/test``; by default a tenth of all.
         seed: the seed of the random splits.
 
-    Lengths are those of sources. Pairs with an empty side are left out; `notes` says how many.
+    The length of a pair is that of its source. Pairs with an empty source or target are left out and counted in
+    `notes`.
     """
 
     name = "aligned"
@@ -109,12 +111,12 @@ class Aligned(PartitionedTask):
 
     def _load(self) -> PartitionedExamples:
         examples: list[Example] = []
-        empty = unfit = 0
+        num_empty = num_wrong_length = 0
         for number, source, target in read_aligned(self._source_file, self._target_file):
             if not source or not target:
-                empty += 1
-            elif not self._fits(source if self.measured_side == "source" else target):
-                unfit += 1
+                num_empty += 1
+            elif not self._has_right_length(source if self.measured_side == "source" else target):
+                num_wrong_length += 1
             else:
                 examples.append(Example(source, target, str(number)))
         partitions = partition_examples(
@@ -126,26 +128,28 @@ class Aligned(PartitionedTask):
             measured_side=self.measured_side,
             seed=self._seed,
         )
-        return PartitionedExamples(examples, partitions, self._notes(empty, unfit, len(examples)))
+        return PartitionedExamples(
+            examples, partitions, self._notes(num_empty, num_wrong_length, len(examples))
+        )
 
-    def _notes(self, empty: int, unfit: int, kept: int) -> tuple[str, ...]:
-        if not empty and not unfit:
+    def _notes(self, num_empty: int, num_wrong_length: int, num_examples: int) -> tuple[str, ...]:
+        if not num_empty and not num_wrong_length:
             return ()
-        left_out = f"left out {empty:,} pairs with an empty side and {unfit:,} by length"
-        return (f"{self._source_file} and {self._target_file}: {left_out}, kept {kept:,}.",)
+        left_out = f"left out {num_empty:,} pairs with an empty side and {num_wrong_length:,} by length"
+        return (f"{self._source_file} and {self._target_file}: {left_out}, kept {num_examples:,}.",)
 
-    def _fits(self, tokens: Sequence[str]) -> bool:
+    def _has_right_length(self, tokens: Sequence[str]) -> bool:
         return self._min_length <= len(tokens) and (
             self._max_length is None or len(tokens) <= self._max_length
         )
 
 
 class ChineseEnglish(Aligned):
-    """FBIS (LDC2003E14), which only a licensed user has: two aligned files, tokenised.
+    """FBIS (LDC2003E14), a licensed corpus, given as two aligned files of tokenised text.
 
-    English sentences of 4 to 30 tokens are kept. ``iid`` is a random split; ``len`` trains on at most 29 English
-    tokens, and divides the sentences of exactly 30 into dev and test. The splits are our own, as those of the paper are
-    not published. An example's id is its line number.
+    Pairs with 4 to 30 English tokens are used. ``iid`` is a random split; ``len`` trains on pairs with at most 29
+    English tokens, and divides those with exactly 30 into dev and test. The splits of the paper are not published, so
+    these are different ones. The id of an example is its line number.
     """
 
     name = "zh-en"
@@ -179,7 +183,7 @@ class ChineseEnglish(Aligned):
 class ChineseEnglishDocs(UserData):
     """Sentences of Chinese software documentation and their English originals, from docs.tsv.gz.
 
-    Technical prose, a free substitute for FBIS: ``len`` trains on at most 29 English tokens and tests on exactly 30.
+    The corpus is a free substitute for FBIS: ``len`` trains on at most 29 English tokens and tests on exactly 30.
     """
 
     name = "zh-en-docs"
@@ -196,13 +200,14 @@ class ChineseEnglishDocs(UserData):
 
 
 Pair = tuple[int, tuple[str, ...], tuple[str, ...]]
+"""The line number, the source and the target of a pair of sentences."""
 
 
 def read_aligned(source: Path, target: Path, *, blank: Literal["error", "keep"] = "keep") -> list[Pair]:
-    """Read two files with the same number of lines; returns line numbers, sources and targets.
+    """Read two files that are aligned line by line.
 
     Raises:
-        DataError: the files differ in length, or one cannot be read; the message names file and line.
+        DataError: the files have different numbers of lines, or one of them cannot be read.
     """
     sources = read_text(source, blank=blank).lines
     targets = read_text(target, blank=blank).lines

@@ -1,10 +1,12 @@
-"""The user's own data as a task, without code.
+"""A task that reads its examples from the user's own files.
 
-A file of JSON lines, or of tab-separated values with a header, has one example per line, with ``source`` and
-``target`` (tokens separated by spaces; in JSON also a list of tokens) and optionally an ``id``. A column ``iid``,
-``temp``, ``len`` or ``split`` (which means ``iid``) assigns the example to ``train``, ``dev`` or ``test``; without such
-a column, dev and test are drawn at random. All other columns are kept in ``meta``. A folder has one such file per
-split: ``iid/train.jsonl`` or just ``train.tsv``; `permalign data make` writes such folders.
+A file contains one example per line, either as JSON lines or as tab-separated values with a header. An example has a
+``source`` and a ``target`` (tokens separated by spaces, or in JSON also a list of tokens) and optionally an ``id``. A
+column ``iid``, ``temp``, ``len`` or ``split`` (which means ``iid``) assigns each example to ``train``, ``dev`` or
+``test``; if there is no such column, dev and test are drawn at random. All other columns are stored in ``meta``.
+
+Instead of a single file, a folder may contain one file per split, such as ``iid/train.jsonl`` or just ``train.tsv``;
+`permalign data make` writes such folders.
 """
 
 import json
@@ -27,12 +29,12 @@ SUFFIXES = (".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz")
 
 
 class UserData(PartitionedTask):
-    """Examples from a file or a folder of the user.
+    """Examples from the user's own file or folder.
 
     Args:
         path: a ``.jsonl`` or ``.tsv`` file (optionally compressed, ``.gz``), or a folder of them.
-        source_column: the column of the sources.
-        target_column: the column of the targets.
+        source_column: the name of the column with the sources.
+        target_column: the name of the column with the targets.
         dev_size: the number of ``iid/dev`` examples if there is no split column; by default a tenth of all.
         test_size: the number of ``iid/test`` examples if there is no split column; by default a tenth of all.
         max_train_length: if given, and there is no split column, adds the condition ``len``, in which examples with
@@ -64,7 +66,7 @@ class UserData(PartitionedTask):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that the file or folder has."""
+        """The names of the splits that the file or folder contains."""
         return tuple(
             f"{condition}/{part}" for condition, parts in self.data.partitions.items() for part in parts
         )
@@ -102,13 +104,13 @@ class UserData(PartitionedTask):
         return PartitionedExamples(examples, indices, self._notes())
 
     def _notes(self) -> tuple[str, ...]:
-        """A note if sizes were given for data that has its own splits."""
+        """A note if sizes of splits were given, although the data has its own splits."""
         if self._dev_size is self._test_size is self._max_train_length is None:
             return ()
         return (f"{self._path} has its own splits, so dev_size, test_size and max_train_length are ignored.",)
 
     def _read(self, path: Path) -> Iterator[tuple[Example, dict[str, str]]]:
-        """Yield each example of a file with its part (train, dev, test) by condition."""
+        """Yield each example of a file, together with its part (train, dev or test) under each condition."""
         conditions: set[str] | None = None
         for number, record in _records(path):
             parts = _parts(record, path, number)
@@ -128,32 +130,32 @@ class UserData(PartitionedTask):
     def _example(self, record: dict[str, object], path: Path, number: int) -> Example:
         source = _tokens(record, self._source_column, path, number)
         target = _tokens(record, self._target_column, path, number)
-        used = {self._source_column, self._target_column, "id", "meta", *CONDITION_COLUMNS}
-        rest = {key: value for key, value in record.items() if key not in used}
+        known_columns = {self._source_column, self._target_column, "id", "meta", *CONDITION_COLUMNS}
+        other_columns = {key: value for key, value in record.items() if key not in known_columns}
         meta = record.get("meta", {})
         if not isinstance(meta, dict):
-            rest["meta"], meta = meta, {}
-        return Example(source, target, str(record.get("id", number)), {**rest, **meta})
+            other_columns["meta"], meta = meta, {}
+        return Example(source, target, str(record.get("id", number)), {**other_columns, **meta})
 
 
 def _split_files(folder: Path) -> list[tuple[str, str, Path]]:
-    """Condition, part and path of each data file of a folder, in reading order."""
-    found: dict[tuple[str, str], Path] = {}
+    """The condition, the part (train, dev or test) and the path of each data file in a folder."""
+    paths: dict[tuple[str, str], Path] = {}
     for path in sorted(path for path in folder.rglob("*") if path.name.endswith(SUFFIXES)):
         relative = path.relative_to(folder)
         condition = relative.parent.as_posix() if len(relative.parts) > 1 else "iid"
         part = path.name.split(".")[0]
-        if part not in PARTS or (condition, part) in found:
+        if part not in PARTS or (condition, part) in paths:
             raise DataError(
-                f"is not expected here: a folder has at most one file for each of {_listed(PARTS)}, such as "
-                "train.jsonl or len/test.tsv.",
+                f"is not expected here. A folder may contain one file for each of {_listed(PARTS)}, such as "
+                "train.jsonl or len/test.tsv; move other files elsewhere.",
                 path,
             )
-        found[condition, part] = path
-    if not found:
+        paths[condition, part] = path
+    if not paths:
         raise DataError(f"the folder has no file that ends in {_listed(SUFFIXES)}.", folder)
-    order = sorted(found, key=lambda split: (split[0], PARTS.index(split[1])))
-    return [(condition, part, found[condition, part]) for condition, part in order]
+    splits = sorted(paths, key=lambda split: (split[0], PARTS.index(split[1])))
+    return [(condition, part, paths[condition, part]) for condition, part in splits]
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
@@ -169,7 +171,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
 
 
 class _RepeatedKeyError(Exception):
-    """A JSON object has the same key twice."""
+    """A JSON object contains the same key twice."""
 
 
 def _with_distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -185,12 +187,16 @@ def _parse(text: str, path: Path, number: int) -> dict[str, object]:
     try:
         record = json.loads(text, object_pairs_hook=_with_distinct_keys)
     except _RepeatedKeyError as error:
-        raise DataError(f"the key {error.args[0]!r} occurs twice.", path, number) from None
+        raise DataError(
+            f"the key {error.args[0]!r} occurs twice. Remove one of them.", path, number
+        ) from None
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", "it is nested too deeply")
         raise DataError(f"the line is not JSON ({reason}).", path, number) from None
     if "\\ud" in text.lower() and not _is_text(record):
-        raise DataError("the line has half of a surrogate pair, which is not valid text.", path, number)
+        raise DataError(
+            "the line has half of a surrogate pair (\\ud...), which is not valid text.", path, number
+        )
     if not isinstance(record, dict):
         raise DataError(
             f"expected a JSON object with source and target, found a {type(record).__name__}.", path, number
@@ -231,10 +237,10 @@ def _tokens(record: Mapping[str, object], column: str, path: Path, number: int) 
     elif isinstance(value, list) and all(isinstance(token, str) and token for token in value):
         tokens = tuple(value)
     else:
-        found = repr(value)[:80]
-        raise DataError(f"{column!r} should be a string or a list of strings, found {found}.", path, number)
+        shown = repr(value)[:80]
+        raise DataError(f"{column!r} should be a string or a list of strings, found {shown}.", path, number)
     if not tokens:
-        raise DataError(f"{column!r} is empty.", path, number)
+        raise DataError(f"{column!r} is empty; expected at least one token.", path, number)
     return tokens
 
 

@@ -1,4 +1,8 @@
-"""GeoQuery's corpus files: blocks of ``id:``, ``nl:``, ``mrl:`` and ``productions:``, one file per language."""
+"""Read the corpus files of GeoQuery, one for each language.
+
+A file consists of blocks, separated by empty lines, with the fields ``id:``, ``nl:`` (the question), ``mrl:`` (its
+program) and ``productions:``.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,12 +23,12 @@ class Question:
 
     Attributes:
         id: the number of the question, the same in every language.
-        text: the question in the corpus, its tokens separated by spaces.
-        funql: its FunQL program, with normalised spaces.
-        program: the tokens of the masked program, without brackets, `answer` and `all`.
-        program_all: the same with every `all`.
-        entities: the masked entities, in order.
-        template: the FunQL with the names of entities left out.
+        text: the question, with its tokens separated by spaces.
+        funql: the FunQL program of the question, with normalised spaces.
+        program: the tokens of the masked program, without brackets and without `answer` and `all`.
+        program_all: the tokens of the masked program, without brackets and `answer`, but with every `all`.
+        entities: the entities that are masked in the program, in order.
+        template: the FunQL program with the names of entities left out.
     """
 
     id: int
@@ -37,10 +41,10 @@ class Question:
 
 
 def read_corpus(path: Path) -> list[Question]:
-    """All questions of a file, in its order.
+    """Read all questions of a file, in order.
 
     Raises:
-        DataError: a block lacks a field, repeats an id, or its FunQL cannot be read or is not well typed.
+        DataError: a block lacks a field, an id occurs twice, or a program cannot be parsed or is not well typed.
     """
     questions: dict[int, Question] = {}
     for block in _blocks(path):
@@ -56,7 +60,7 @@ def read_corpus(path: Path) -> list[Question]:
 
 
 def _blocks(path: Path) -> Iterator[list[Line]]:
-    """The lines between empty lines."""
+    """Yield the blocks of a file, each as a list of its lines."""
     block: list[Line] = []
     for line in read_text(path, blank="keep", windows_line_ends=True).lines:
         if line.text.strip():

@@ -1,35 +1,36 @@
-"""The entities of Geobase by the names that questions use for them.
+"""The names of entities that questions may mention, for entity linking.
 
-Links do not depend on the question: a name shared by a city and a state has the kind ``cityid/stateid`` everywhere,
-and the model has to disambiguate it.
+A name is linked without looking at the rest of the question: a name that a city shares with a state always has the kind
+``cityid/stateid``, and the model has to disambiguate it.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from permalign.tasks.geoquery.signatures import FUNCTION_WORDS
-from permalign.tasks.geoquery.world import Thing, World
+from permalign.tasks.geoquery.world import Entity, World
 
 COUNTRY = ("america", "united states", "us")
-"""Names that questions use for the country, besides Geobase's ``usa``."""
+"""The names of the country in questions, in addition to ``usa``, its name in Geobase."""
 
 
 def entities_of(world: World) -> Mapping[str, str]:
-    """Every name, with the FunQL functions of the entities it may refer to, separated by slashes.
+    """Map every name to its kind: the FunQL functions of the entities that it may refer to, separated by slashes.
 
-    A city may be named with its state (``austin texas``), and a river with the word (``ohio river``). The city of High
-    Point is left out, because its name consists of words that FunQL's functions are named after.
+    The name of a city may be followed by its state (``austin texas``), and that of a river by the word *river* (``ohio
+    river``). The city High Point is left out, because FunQL has functions with these words (``high_point_1``).
 
     >>> world = World()
-    >>> entities_of(world) if world.add(Thing("river", "ohio")) and world.add(Thing("state", "ohio")) else None
+    >>> river, state = world.add(Entity("river", "ohio")), world.add(Entity("state", "ohio"))
+    >>> entities_of(world)
     {'ohio': 'riverid/stateid', 'ohio river': 'riverid'}
     """
     kinds = defaultdict(set)
-    for (kind, name), things in world.named.items():
-        for thing in things:
-            function = thing.funql.partition("(")[0]
-            for written in (name, *_other_names(world, kind, name, thing)):
-                kinds[written].add(function)
+    for (kind, name), entities in world.named.items():
+        for entity in entities:
+            function = entity.funql.partition("(")[0]
+            for variant in (name, *_other_names(world, kind, name, entity)):
+                kinds[variant].add(function)
     return {
         name: "/".join(sorted(functions))
         for name, functions in sorted(kinds.items())
@@ -37,11 +38,11 @@ def entities_of(world: World) -> Mapping[str, str]:
     }
 
 
-def _other_names(world: World, kind: str, name: str, thing: Thing) -> Iterator[str]:
-    """Other names of a thing."""
+def _other_names(world: World, kind: str, name: str, entity: Entity) -> Iterator[str]:
+    """Yield other names of an entity that questions may use."""
     if kind == "river":
         yield f"{name} river"
     elif kind == "country":
         yield from COUNTRY
     elif kind == "city":
-        yield from (f"{name} {place.name}" for place in world.within[thing] if place.kind == "state")
+        yield from (f"{name} {place.name}" for place in world.within[entity] if place.kind == "state")

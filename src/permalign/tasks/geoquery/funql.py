@@ -1,4 +1,4 @@
-"""FunQL, the language of GeoQuery's answers: text to tree and back, and its entities masked and restored."""
+"""FunQL, the query language of GeoQuery: parse programs, write them as text, mask and restore their entities."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,10 @@ ANSWER = "answer"
 
 
 def read_funql(text: str) -> Program:
-    """The program written as this text; quoted names are constants, with their quotes.
+    """Parse a FunQL program; quoted names become constants that keep their quotes.
 
     Raises:
-        ValueError: it is not FunQL; the message says where.
+        ValueError: the text is not FunQL; the message gives the position of the error.
 
     >>> read_funql("answer(len(riverid('red')))").arguments[0].arguments[0].arguments[0].function
     "'red'"
@@ -29,7 +29,7 @@ def read_funql(text: str) -> Program:
 
 
 def write_funql(program: Program) -> str:
-    """The program as text, the way the corpus writes it.
+    """Write a program as text, in the format of the corpus.
 
     >>> write_funql(read_funql("answer(size(cityid('austin',_)))"))
     "answer(size(cityid('austin', _)))"
@@ -38,14 +38,16 @@ def write_funql(program: Program) -> str:
 
 
 def mask(program: Program) -> tuple[Program, list[Program]]:
-    """The program with its entities masked and without ``answer``, and the entities in their order.
+    """Remove ``answer`` from a program and mask its entities; returns the masked program and the entities, in order.
 
     >>> masked, entities = mask(read_funql("answer(len(riverid('red')))"))
     >>> write_funql(masked), [write_funql(entity) for entity in entities]
     ('len(riverid_ENTITY)', ["riverid('red')"])
     """
     if program.function != ANSWER or len(program.arguments) != 1:
-        raise ValueError(f"a question is {ANSWER}(...) of one program, not {excerpt(write_funql(program))}.")
+        raise ValueError(
+            f"expected a program {ANSWER}(...) with one argument, found {excerpt(write_funql(program))}."
+        )
     entities: list[Program] = []
     return _masked(program.arguments[0], entities), entities
 
@@ -58,19 +60,22 @@ def _masked(program: Program, entities: list[Program]) -> Program:
 
 
 def _entity(program: Program) -> Program:
-    """The program itself, if it names an entity as FunQL does: a quoted name, for a city also its state."""
+    """Check that a program names an entity (by a quoted name, and for a city also by its state), and return it."""
     names = [argument.function for argument in program.arguments]
     well_formed = len(names) == (2 if program.function == "cityid" else 1) and names[0].startswith("'")
     if not well_formed or any(argument.arguments for argument in program.arguments):
-        raise ValueError(f"{excerpt(write_funql(program))} does not name an entity.")
+        raise ValueError(
+            f"{excerpt(write_funql(program))} does not name an entity; expected {program.function}('name'"
+            f"{', state' if program.function == 'cityid' else ''})."
+        )
     return program
 
 
 def unmask(masked: Program, entities: Sequence[Program]) -> Program:
-    """The full program, ``answer`` included: each mask becomes the next entity of its type.
+    """Restore a complete program with ``answer``; each mask is replaced by the next entity of its type.
 
     Raises:
-        ValueError: the program masks more entities of a type than there are.
+        ValueError: the program has more masks of a type than there are entities of that type.
 
     >>> entity = Program("riverid", (Program("'red'"),))
     >>> write_funql(unmask(Program("len", (Program("riverid_ENTITY"),)), [entity]))
@@ -91,7 +96,7 @@ def _restored(program: Program, remaining: dict[str, Iterator[Program]]) -> Prog
 
 
 def template(program: Program) -> str:
-    """The program as text with every entity's name replaced by ``_`` (Herzig and Berant's templates).
+    """The template of a program: its text with the name of every entity replaced by ``_`` (Herzig and Berant, 2021).
 
     >>> template(read_funql("answer(size(cityid('austin', 'tx')))"))
     'answer(size(cityid(_)))'

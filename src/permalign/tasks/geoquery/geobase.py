@@ -1,4 +1,4 @@
-"""Geobase: facts about the geography of the United States, read from the Prolog file as it is."""
+"""Read Geobase, a Prolog file of facts about the geography of the United States."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ RELATIONS = {
     "lake": ("name", "area", "states"),
     "country": ("name", "population", "area"),
 }
-"""The relations and their arguments; areas of states are in square miles, lengths in km, elevations in m."""
+"""The arguments of each relation. Areas of states are in square miles, lengths in kilometres, elevations in metres."""
 
 _LISTS = {"states", "neighbours"}
 _NUMBERS = {
@@ -44,7 +44,7 @@ _ARGUMENT = re.compile(
 
 
 def read_geobase(path: Path) -> Geobase:
-    """The facts of the file by relation, in the file's order.
+    """Read all facts; returns them by relation, in the order of the file.
 
     Raises:
         DataError: a line is neither a fact of one of the `RELATIONS` nor part of a comment.
@@ -66,7 +66,7 @@ def read_geobase(path: Path) -> Geobase:
 
 
 def _facts_only(path: Path) -> Iterator[Line]:
-    """The lines with facts: those that are not empty and not within ``/* ... */``."""
+    """Yield the lines that contain facts, without empty lines and comments (``/* ... */``)."""
     opened: int | None = None
     for line in read_text(path, blank="skip").lines:
         text = line.text.strip()
@@ -77,7 +77,7 @@ def _facts_only(path: Path) -> Iterator[Line]:
         elif text.endswith("*/"):
             opened = None
     if opened is not None:
-        raise DataError("the comment that begins here is never closed.", path, opened)
+        raise DataError("the comment that begins here is never closed; end it with `*/`.", path, opened)
 
 
 def _fact(relation: str, text: str, path: Path, line: int) -> Fact:
@@ -86,7 +86,12 @@ def _fact(relation: str, text: str, path: Path, line: int) -> Fact:
     while position < len(text):
         match = _ARGUMENT.match(text, position)
         if not match:
-            raise DataError(f"cannot read argument {len(values) + 1} of {relation!r}.", path, line)
+            raise DataError(
+                f"cannot read argument {len(values) + 1} of {relation!r}; expected a quoted name, a number or a list "
+                "of quoted names.",
+                path,
+                line,
+            )
         values.append(_value(match))
         position = match.end()
     names = RELATIONS[relation]

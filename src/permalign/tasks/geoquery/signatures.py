@@ -1,7 +1,8 @@
-"""The types of FunQL's functions, as the 880 questions use them, and the grammars of masked programs.
+"""The type signatures of FunQL's functions, and the grammar of masked programs that follows from them.
 
-FunQL says nothing about types. These were read off the productions that come with the corpus: each function,
-its result and its argument. A question outside these types (``len`` of a city) is not well typed here.
+FunQL itself has no types. These signatures cover the 880 questions of the corpus: they were taken from its productions,
+which give the result and the arguments of every function that occurs. Any other use of a function, such as the length
+(``len``) of a city, is not well typed.
 """
 
 from functools import cache
@@ -15,19 +16,19 @@ ENTITIES = {
     "riverid": "River",
     "stateid": "State",
 }
-"""The functions that name one thing in the world, and its type. A masked program has only the function."""
+"""The functions whose arguments name an entity, and the entity's type. Masking replaces such a call by one token."""
 
 MASK = "_ENTITY"
-"""What a masked program writes after the function: ``stateid_ENTITY`` for ``stateid('texas')``."""
+"""The suffix of a masked entity: ``stateid('texas')`` becomes the token ``stateid_ENTITY``."""
 
 ANSWERS = ("City", "Country", "Num", "Place", "River", "State")
-"""The types of question: ``answer`` takes one of these."""
+"""The types that the argument of ``answer`` may have."""
 
 ALL = "all"
-"""The constant that a noun without further description is applied to: ``river(all)``, all rivers."""
+"""The constant for all entities: ``river(all)`` denotes all rivers."""
 
-# "Result: Argument Argument ..." for a function of one argument; exclude and intersection take two of the
-# same type, which is also their result.
+# The signatures of functions with one argument, written as "Result: Argument1 Argument2; Result: Argument": the result
+# type, and the types that the argument may have.
 _ONE_ARGUMENT = {
     "area_1": "Num: City Country State",
     "capital": "City: City Place All",
@@ -70,11 +71,12 @@ _ONE_ARGUMENT = {
     "traverse_1": "State: River",
     "traverse_2": "River: City Country State",
 }
+# Functions with two arguments of the same type, which is also the type of their result.
 _TWO_ARGUMENTS = {"exclude": "City Place River State", "intersection": "City River State"}
 _NUMBERS = ("0",)
 
-# largest_one(area_1(X)) is the X of largest area: it looks at the function inside, not at its number. So
-# area_1(X) has a second type here, "the areas of X", which only these two take.
+# largest_one(area_1(X)) denotes the member of X with the largest area, not a number. So area_1(X) has a second result
+# type, "area_1 of X", which only largest_one and smallest_one accept.
 _BY_MEASURE = {
     "largest_one": {"area_1": "State", "density_1": "City State", "population_1": "City State"},
     "smallest_one": {"area_1": "State", "density_1": "State", "population_1": "City State"},
@@ -86,33 +88,34 @@ FUNCTION_WORDS = frozenset(
     for function in functions
     for word in function.split("_")
 )
-"""The words that functions are named by: ``high``, ``point`` and ``1`` of ``high_point_1``."""
+"""The parts of the names of functions: ``high``, ``point`` and ``1`` for ``high_point_1``."""
 
 
 def rules() -> list[Rule]:
-    """Every rule of masked programs."""
-    found = [Rule(entity + MASK, kind) for entity, kind in ENTITIES.items()]
-    found += [Rule(number, "Num") for number in _NUMBERS]
-    found.append(Rule(ALL, "All"))
+    """All grammar rules of masked programs."""
+    all_rules = [Rule(entity + MASK, kind) for entity, kind in ENTITIES.items()]
+    all_rules += [Rule(number, "Num") for number in _NUMBERS]
+    all_rules.append(Rule(ALL, "All"))
     for function, signatures in _ONE_ARGUMENT.items():
         for signature in signatures.split("; "):
             result, arguments = signature.split(": ")
-            found += [Rule(function, result, (argument,)) for argument in arguments.split()]
+            all_rules += [Rule(function, result, (argument,)) for argument in arguments.split()]
     for function, kinds in _TWO_ARGUMENTS.items():
-        found += [Rule(function, kind, (kind, kind)) for kind in kinds.split()]
+        all_rules += [Rule(function, kind, (kind, kind)) for kind in kinds.split()]
     for function, measures in _BY_MEASURE.items():
         for measure, kinds in measures.items():
             for kind in kinds.split():
                 measured = f"{measure} of {kind}"
-                found += [Rule(function, kind, (measured,)), Rule(measure, measured, (kind,))]
-    return list(dict.fromkeys(found))
+                all_rules += [Rule(function, kind, (measured,)), Rule(measure, measured, (kind,))]
+    return list(dict.fromkeys(all_rules))
 
 
 @cache
 def program_grammar(write_all: bool = False) -> Grammar:
-    """The grammar of masked programs; `all` may be left out unless ``write_all`` is set.
+    """The grammar of masked programs; the constant ``all`` may be left out unless ``write_all`` is set.
 
-    It may be left out everywhere, so a decoder whose vocabulary lacks it meets no dead end.
+    It may be left out at every position, so that a decoder whose vocabulary does not contain it can still complete
+    every program.
 
     >>> program_grammar().read("largest state".split()).arguments[0].arguments
     (Program(function='all', arguments=()),)

@@ -1,14 +1,16 @@
 """The training, development and test questions of each condition.
 
-Their ids are in ``splits/geoquery.json``, so that everybody has the same splits (the rest is for training):
+The ids of the development and test questions are in ``splits/geoquery.json``, so that everybody has the same splits;
+all other questions are for training.
 
-- ``iid``: the standard 600 and 280 questions; Herzig and Berant's 60 of the 600 are for development.
-- ``temp``: Herzig and Berant's split by template; no template of the test set is in the other two.
-- ``len``: training on programs of up to 4 tokens; the longer ones are divided into dev and test.
-- ``len_all``: the same, where lengths are those of programs with every ``all`` written.
+- ``iid``: the standard split into 600 questions for training and 280 for testing. Of the 600, the 60 questions that
+  Herzig and Berant chose are for development.
+- ``temp``: Herzig and Berant's split by template. No template of the test set occurs in the other two sets.
+- ``len``: programs of up to 4 tokens are for training, and longer ones are divided into dev and test.
+- ``len_all``: the same split for programs that contain the constant ``all``, which counts as a token.
 
-The development set of ``temp`` has the templates of its training set, so it cannot tell which models generalise to new
-templates. ``temp_tune`` can: it has the training and development questions of ``temp``, with some templates held out.
+The development set of ``temp`` has the same templates as its training set, so it cannot show which models generalise to
+new templates. ``temp_tune`` can: it holds out some templates of these two sets for development.
 """
 
 import json
@@ -26,37 +28,37 @@ QUESTIONS = 880
 CONDITIONS = ("iid", "temp", "len", "len_all")
 PARTS = ("train", "dev", "test")
 TUNING = ("temp_tune/train", "temp_tune/dev")
-HELD_OUT, OF_A_TEMPLATE = 120, 6
+_TUNING_DEV_SIZE, _MAX_PER_TEMPLATE = 120, 6
 
 
 @cache
 def split_ids() -> Mapping[str, list[int]]:
-    """The ids of each split, in ascending order.
+    """The ids of the questions in each split, in ascending order.
 
     >>> [len(split_ids()[f"iid/{part}"]) for part in PARTS]
     [540, 60, 280]
     """
     held_out = json.loads(_SPLITS.read_text(encoding="utf-8"))
-    found: dict[str, list[int]] = {}
+    ids: dict[str, list[int]] = {}
     for condition in CONDITIONS:
         dev, test = held_out[condition]["dev"], held_out[condition]["test"]
-        found[f"{condition}/train"] = sorted(set(range(QUESTIONS)).difference(dev, test))
-        found[f"{condition}/dev"], found[f"{condition}/test"] = dev, test
-    return found
+        ids[f"{condition}/train"] = sorted(set(range(QUESTIONS)).difference(dev, test))
+        ids[f"{condition}/dev"], ids[f"{condition}/test"] = dev, test
+    return ids
 
 
 def tuning_ids(templates: Mapping[int, str]) -> Mapping[str, list[int]]:
-    """The ids of `TUNING`; dev has about `HELD_OUT` questions, at most `OF_A_TEMPLATE` of any template.
+    """The ids of the splits ``temp_tune``; dev has about 120 questions, with at most 6 of the same template.
 
     Args:
-        templates: the template of each question, by id.
+        templates: the template of each question, by the id of the question.
     """
     questions = defaultdict(list)
     for number in sorted(split_ids()["temp/train"] + split_ids()["temp/dev"]):
         questions[templates[number]].append(number)
     dev: list[int] = []
     for template in shuffled(sorted(questions), Random("temp_tune")):
-        if len(dev) >= HELD_OUT:
+        if len(dev) >= _TUNING_DEV_SIZE:
             break
-        dev += questions.pop(template)[:OF_A_TEMPLATE]
+        dev += questions.pop(template)[:_MAX_PER_TEMPLATE]
     return dict(zip(TUNING, (sorted(chain(*questions.values())), sorted(dev)), strict=True))

@@ -1,4 +1,4 @@
-"""GeoQuery: questions about the geography of the United States, in several languages, to FunQL."""
+"""The task GeoQuery: questions about the geography of the United States, in several languages, to FunQL programs."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -15,18 +15,19 @@ from permalign.tasks.geoquery.funql import read_funql, unmask, write_funql
 from permalign.tasks.geoquery.geobase import read_geobase
 from permalign.tasks.geoquery.signatures import program_grammar
 from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, QUESTIONS, TUNING, split_ids, tuning_ids
-from permalign.tasks.geoquery.world import World, world_of
+from permalign.tasks.geoquery.world import World, build_world
 from permalign.tasks.grammar import Grammar
 from permalign.tasks.program import MAX_DEPTH, Program, bracketed
 
 
 class GeoQuery(Task):
-    """Questions in, programs without brackets out, their entities masked.
+    """Questions to FunQL programs, which are written without brackets and with their entities masked.
 
     Args:
-        language: whichever has its file ``geoquery/geoFunql-LANGUAGE.corpus``.
-        write_all: write every ``all`` in the programs (the ``len_all`` condition is made for that).
-        data_dir: the folder that holds ``geoquery`` and, to execute programs, ``geobase``.
+        language: the language of the questions: any LANGUAGE with a file ``geoquery/geoFunql-LANGUAGE.corpus``.
+        write_all: whether programs contain the constant ``all``, which is otherwise left out (the lengths in the
+            condition ``len_all`` are those of programs that contain it).
+        data_dir: the folder that contains the folders ``geoquery`` and, to execute programs, ``geobase``.
     """
 
     name = "geoquery"
@@ -60,26 +61,26 @@ class GeoQuery(Task):
         return [self._examples[number] for number in ids[split]]
 
     def answer(self, example: Example, output: Sequence[str]) -> str:
-        """The full FunQL, with the question's own entities in the place of the masks.
+        """The complete FunQL program of an output, in which the entities of the question replace the masks.
 
         Raises:
-            ValueError: the output cannot be read, masks more entities than the question has, or is too deep.
+            ValueError: the output is not a program, has more masks than the question has entities, or is too deep.
         """
         return write_funql(self._full_program(output, example))
 
     def execute(self, output: Sequence[str], example: Example) -> Denotation:
-        """What an output answers to the question, by the facts of Geobase.
+        """Execute an output on the facts of Geobase; returns the entities or numbers that answer the question.
 
         Raises:
-            ValueError: the output stands for no program (see `answer`), or for one without meaning.
-            DataError: Geobase is not there.
+            ValueError: the output is not a program (see `answer`), or the program cannot be executed.
+            DataError: the file of Geobase does not exist.
         """
         return self._executor(self._full_program(output, example))
 
     def gives_same_answer(self, example: Example, output: Sequence[str]) -> bool:
-        """Whether the output answers what the question's own program does (execution accuracy).
+        """Whether executing the output gives the same answer as executing the target (execution accuracy).
 
-        An output that stands for no program answers nothing, which is not the same as an empty answer.
+        An output that cannot be executed is wrong, even if the target's answer is empty.
         """
         expected = self.execute(example.target, example)
         try:
@@ -90,7 +91,9 @@ class GeoQuery(Task):
     def _full_program(self, output: Sequence[str], example: Example) -> Program:
         masked = self.grammar.read(output)
         if masked.depth > MAX_DEPTH:
-            raise ValueError(f"the program is nested {masked.depth} deep; at most {MAX_DEPTH} is allowed.")
+            raise ValueError(
+                f"the program is nested {masked.depth} levels deep; at most {MAX_DEPTH} are allowed."
+            )
         return unmask(
             masked, [read_funql(entity) for entity in cast(Sequence[str], example.meta["entities"])]
         )
@@ -101,7 +104,7 @@ class GeoQuery(Task):
 
     @cached_property
     def _world(self) -> World:
-        return world_of(read_geobase(dataset_file("geobase", "geobase", self.data_dir)))
+        return build_world(read_geobase(dataset_file("geobase", "geobase", self.data_dir)))
 
     @cached_property
     def _tuning_ids(self) -> Mapping[str, list[int]]:
@@ -112,12 +115,12 @@ class GeoQuery(Task):
     @cached_property
     def _examples(self) -> dict[int, Example]:
         path = dataset_file("geoquery", f"geoFunql-{self.language}.corpus", self.data_dir)
-        found = {question.id: self._example(question) for question in read_corpus(path)}
-        if missing := set(range(QUESTIONS)) - found.keys():
+        examples = {question.id: self._example(question) for question in read_corpus(path)}
+        if missing := set(range(QUESTIONS)) - examples.keys():
             raise DataError(f"question {min(missing)} is missing; expected ids 0 to {QUESTIONS - 1}.", path)
-        if extra := found.keys() - set(range(QUESTIONS)):
-            raise DataError(f"there is no question {max(extra)}; expected ids 0 to {QUESTIONS - 1}.", path)
-        return found
+        if extra := examples.keys() - set(range(QUESTIONS)):
+            raise DataError(f"unknown question id {max(extra)}; expected ids 0 to {QUESTIONS - 1}.", path)
+        return examples
 
     def _example(self, question: Question) -> Example:
         meta = {

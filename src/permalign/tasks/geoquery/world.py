@@ -1,11 +1,11 @@
-"""What the facts of Geobase say: things, where they are, and what is known of them in numbers.
+"""The world that the facts of Geobase describe: entities, relations between them, and their numeric attributes.
 
-Choices, where the facts leave one:
+Where the facts are ambiguous or incomplete, the following is assumed:
 
-- A capital is a city of its state even if no ``city`` fact names it (16 of 51); then it has no population.
-- A place is a name in a state: the low point ``atlantic ocean`` is a different place in each of its states.
-  A mountain with the elevation of its state's highest point is that point (``whitney``, ``mount whitney``).
-- Whatever is in a state, or flows through it, is in, or flows through, the country of the facts.
+- A capital is a city of its state even if no ``city`` fact mentions it (16 of 51); it then has no population.
+- A place is identified by its name and its state: the low point ``atlantic ocean`` is a different place in each of its
+  states. A mountain as high as the highest point of its state is that point (``whitney``, ``mount whitney``).
+- Everything that is in a state is also in the country; a river that flows through a state flows through the country.
 """
 
 from collections import defaultdict
@@ -19,13 +19,13 @@ Number = int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class Entity:
     """A city, country, lake, place (high point, low point or mountain), river or state.
 
     Attributes:
-        kind: which of these.
-        name: its name.
-        state: for a city the abbreviation of its state, for a place its state's name, else nothing.
+        kind: the kind of entity: ``city``, ``country``, ``lake``, ``place``, ``river`` or ``state``.
+        name: the name of the entity.
+        state: the abbreviation of a city's state, or the name of a place's state; empty for other kinds.
     """
 
     kind: str
@@ -34,15 +34,18 @@ class Thing:
 
     @property
     def funql(self) -> str:
-        """The entity as FunQL names it; a lake counts as a place, and a place is known by its name alone."""
+        """The FunQL expression for the entity; in FunQL a lake is a place, and the state of a place is not written."""
         if self.kind == "city":
             return f"cityid('{self.name}', '{self.state}')"
         kind = "place" if self.kind == "lake" else self.kind
         return f"{kind}id('{self.name}')"
 
 
-Relation = defaultdict[Thing, set[Thing]]
-Measure = dict[Thing, Number]
+Relation = defaultdict[Entity, set[Entity]]
+"""The entities that each entity is related to."""
+
+Measure = dict[Entity, Number]
+"""A numeric attribute, such as the population: its value for each entity that has one."""
 
 
 def _relation() -> Relation:
@@ -51,80 +54,84 @@ def _relation() -> Relation:
 
 @dataclass
 class World:
-    """The facts as relations between things, and as measures of them."""
+    """All entities, the relations between them, and their numeric attributes."""
 
-    things: set[Thing] = field(default_factory=set)
-    named: defaultdict[tuple[str, str], set[Thing]] = field(default_factory=lambda: defaultdict(set))
-    """The things of a kind and name."""
+    entities: set[Entity] = field(default_factory=set)
+    named: defaultdict[tuple[str, str], set[Entity]] = field(default_factory=lambda: defaultdict(set))
+    """The entities with a given kind and name, of which there may be several."""
     within: Relation = field(default_factory=_relation)
-    """The states and countries that a thing is in."""
+    """The states and countries that an entity lies in."""
     borders: Relation = field(default_factory=_relation)
-    crosses: Relation = field(default_factory=_relation)
-    """The states and countries a river flows through."""
+    """The states that a state borders on."""
+    traverses: Relation = field(default_factory=_relation)
+    """The states and countries that a river flows through."""
     capital: Relation = field(default_factory=_relation)
-    """The capital of a state; likewise its high and low point."""
+    """The capital of a state."""
     high_point: Relation = field(default_factory=_relation)
+    """The highest point of a state."""
     low_point: Relation = field(default_factory=_relation)
-    mountains: set[Thing] = field(default_factory=set)
+    """The lowest point of a state."""
+    mountains: set[Entity] = field(default_factory=set)
+    """The places that are mountains."""
     measures: defaultdict[str, Measure] = field(default_factory=lambda: defaultdict(dict))
-    """What is known in numbers: population, area, length and elevation, each of the things that have one."""
+    """The numeric attributes by name: population, area, length and elevation."""
 
-    def add(self, thing: Thing, *, inside: Iterable[Thing] = (), **measures: Number) -> Thing:
-        """Record that a thing exists, where it is, and what is known of it."""
-        self.things.add(thing)
-        self.named[thing.kind, thing.name].add(thing)
-        self.within[thing].update(inside)
+    def add(self, entity: Entity, *, inside: Iterable[Entity] = (), **measures: Number) -> Entity:
+        """Add an entity, the states and countries that it lies in, and its numeric attributes."""
+        self.entities.add(entity)
+        self.named[entity.kind, entity.name].add(entity)
+        self.within[entity].update(inside)
         for measure, number in measures.items():
-            self.measures[measure][thing] = number
-        return thing
+            self.measures[measure][entity] = number
+        return entity
 
 
-def world_of(facts: Geobase) -> World:
-    """The world the facts describe."""
+def build_world(facts: Geobase) -> World:
+    """Build the world that the facts of Geobase describe."""
     world = World()
     countries = []
     for fact in facts["country"]:
-        people, area = _number(fact, "population"), _number(fact, "area")
-        countries.append(world.add(Thing("country", _name(fact)), population=people, area=area))
+        population, area = _number(fact, "population"), _number(fact, "area")
+        countries.append(world.add(Entity("country", _name(fact)), population=population, area=area))
     for fact in facts["state"]:
-        people, area = _number(fact, "population"), _number(fact, "area")
-        state = world.add(Thing("state", _name(fact)), inside=countries, population=people, area=area)
-        capital = Thing("city", _name(fact, "capital"), _name(fact, "abbreviation"))
+        population, area = _number(fact, "population"), _number(fact, "area")
+        state = world.add(Entity("state", _name(fact)), inside=countries, population=population, area=area)
+        capital = Entity("city", _name(fact, "capital"), _name(fact, "abbreviation"))
         world.capital[state].add(world.add(capital, inside=[state, *countries]))
     for fact in facts["city"]:
-        city = Thing("city", _name(fact), _name(fact, "state_abbreviation"))
-        inside = [Thing("state", _name(fact, "state")), *countries]
+        city = Entity("city", _name(fact), _name(fact, "state_abbreviation"))
+        inside = [Entity("state", _name(fact, "state")), *countries]
         world.add(city, inside=inside, population=_number(fact, "population"))
-    _add_waters(world, facts, countries)
-    _add_places(world, facts, countries)
+    _add_rivers_and_lakes(world, facts, countries)
+    _add_points_and_mountains(world, facts, countries)
     for fact in facts["border"]:
-        world.borders[Thing("state", _name(fact, "state"))].update(_states(fact, "neighbours"))
+        world.borders[Entity("state", _name(fact, "state"))].update(_states(fact, "neighbours"))
     return world
 
 
-def _add_waters(world: World, facts: Geobase, countries: list[Thing]) -> None:
+def _add_rivers_and_lakes(world: World, facts: Geobase, countries: list[Entity]) -> None:
     for fact in facts["river"]:
         states = _states(fact, "states")
-        river = Thing("river", _name(fact))
+        river = Entity("river", _name(fact))
         world.add(river, inside=[*states, *countries], length=_number(fact, "length"))
-        world.crosses[river].update(states, countries)
+        world.traverses[river].update(states, countries)
     for fact in facts["lake"]:
         states = _states(fact, "states")
-        world.add(Thing("lake", _name(fact)), inside=[*states, *countries], area=_number(fact, "area"))
+        world.add(Entity("lake", _name(fact)), inside=[*states, *countries], area=_number(fact, "area"))
 
 
-def _add_places(world: World, facts: Geobase, countries: list[Thing]) -> None:
+def _add_points_and_mountains(world: World, facts: Geobase, countries: list[Entity]) -> None:
     for fact in facts["highlow"]:
-        state = Thing("state", _name(fact, "state"))
+        state = Entity("state", _name(fact, "state"))
         for point, relation in (("highest", world.high_point), ("lowest", world.low_point)):
-            place = Thing("place", _name(fact, f"{point}_point"), state.name)
+            place = Entity("place", _name(fact, f"{point}_point"), state.name)
             elevation = _number(fact, f"{point}_elevation")
             relation[state].add(world.add(place, inside=[state, *countries], elevation=elevation))
     for fact in facts["mountain"]:
-        state = Thing("state", _name(fact, "state"))
+        state = Entity("state", _name(fact, "state"))
         height = _number(fact, "height")
-        same = [point for point in world.high_point[state] if world.measures["elevation"][point] == height]
-        mountain = same[0] if same else Thing("place", _name(fact), state.name)
+        as_high = [point for point in world.high_point[state] if world.measures["elevation"][point] == height]
+        mountain = as_high[0] if as_high else Entity("place", _name(fact), state.name)
         world.mountains.add(world.add(mountain, inside=[state, *countries], elevation=height))
         world.named["place", _name(fact)].add(mountain)
 
@@ -133,18 +140,18 @@ def _name(fact: Fact, field: str = "name") -> str:
     return cast(str, fact[field])
 
 
-def _states(fact: Fact, field: str) -> list[Thing]:
-    return [Thing("state", name) for name in cast(list[str], fact[field])]
+def _states(fact: Fact, field: str) -> list[Entity]:
+    return [Entity("state", name) for name in cast(list[str], fact[field])]
 
 
 def _number(fact: Fact, field: str) -> Number:
     return cast(Number, fact[field])
 
 
-def inverse(relation: Mapping[Thing, set[Thing]]) -> Relation:
-    """The relation read from right to left."""
-    found = _relation()
-    for thing, others in relation.items():
-        for other in others:
-            found[other].add(thing)
-    return found
+def inverse(relation: Mapping[Entity, set[Entity]]) -> Relation:
+    """The inverse relation, from related entities back to the entities that they are related to."""
+    inverted = _relation()
+    for entity, related_entities in relation.items():
+        for related in related_entities:
+            inverted[related].add(entity)
+    return inverted
