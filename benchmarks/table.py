@@ -75,13 +75,14 @@ def page(results: dict[str, Any]) -> str:
     ]
     parts = [
         "# Speed",
-        "Made by `make bench`: every ratio is of two things measured in turns in one run, on equal outputs.",
+        "This page is written by `make bench`. The two sides of a ratio are measured alternately in one run, and their "
+        "outputs are checked to be equal. The section *Speed* of the README explains the rows.",
         markdown(results).rstrip(".") + f", on commit `{results['machine']['commit']}`.",
         "## Targets that were missed",
         "\n".join(missed) if missed else "None.",
         f"## Cost by length\n\n![Seconds for one sentence over its length]({COST.name})",
-        "Scoring, inside and expected matrix, forward and backward, of one sentence in a batch: the paper's method as "
-        "its authors run it, and ours.",
+        "The plot shows the time per sentence of a batch for scoring all splits, the inside algorithm and the expected "
+        "permutation matrix, forward and backward, for the paper's method as in its authors' code and for ours.",
     ]
     return "\n\n".join(parts) + "\n"
 

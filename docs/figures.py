@@ -168,12 +168,16 @@ def transduction() -> str:
 
 def one_word() -> Figure:
     """Plot the accuracy under held-out conditions, by how many output words a source word may write."""
-    titles = {"three-words": "up to three words", "exact": "one", "window": "one, windows"}
+    titles = {
+        "three-words": "BiLSTM, up to three output words",
+        "exact": "BiLSTM, one output word",
+        "window": "window encoder, one output word",
+    }
     columns = {
-        "en-temp_tune": "EN templates",
-        "en-len": "EN lengths",
-        "zh-temp_tune": "ZH templates",
-        "zh-len": "ZH lengths",
+        "en-temp_tune": "EN held-out\ntemplates",
+        "en-len": "EN longer\nprograms",
+        "zh-temp_tune": "ZH held-out\ntemplates",
+        "zh-len": "ZH longer\nprograms",
     }
     results = read_results("ablation")
     return _bars(

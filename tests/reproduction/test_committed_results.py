@@ -61,20 +61,31 @@ def test_every_experiment_has_a_run(records):
 # --- Numbers in the prose ------------------------------------------------------------------------------------
 
 README_ROWS = {
-    "arithmetic LEN, and at derivation depth 13": ["labelled/arithmetic-len", "labelled/arithmetic-depth-13"],
-    "arithmetic LEN: soft and hard": ["soft/arithmetic-len", "hard/arithmetic-len"],
-    "SCAN-SP LEN": ["labelled/scan-len"],
-    "GeoQuery TEMP in EN, ZH, DE": ["reranked/en-temp", "reranked/zh-temp", "reranked/de-temp"],
-    "GeoQuery LEN in EN, ZH, DE": ["reranked/en-len", "reranked/zh-len", "reranked/de-len"],
-    "GeoQuery IID in EN, ZH, DE": ["reranked/en-iid", "reranked/zh-iid", "reranked/de-iid"],
-    "GeoQuery IID, TEMP, LEN in EN: the same": [
-        f"reranked-linked/en-{condition}" for condition in ("iid", "temp", "len")
-    ],
-    "GeoQuery IID, TEMP, LEN in EN: an ensemble": [
-        f"reranked-linked-ensemble/en-{condition}" for condition in ("iid", "temp", "len")
-    ],
+    "arithmetic LEN: Soft-ReMoto": ("soft", "arithmetic-len"),
+    "arithmetic LEN: Hard-ReMoto": ("hard", "arithmetic-len"),
+    "arithmetic LEN: labelled trees": ("labelled", "arithmetic-len"),
+    "arithmetic, derivation depth 13: labelled trees": ("labelled", "arithmetic-depth-13"),
+    "SCAN-SP LEN: labelled trees": ("labelled", "scan-len"),
 }
-"""The cells behind each row of the README's table, by how the row begins."""
+"""The cell behind each row of the README's table of arithmetic and SCAN-SP."""
+GEOQUERY_ROWS = {
+    "exact transduction": "exact",
+    "with constrained decoding": "exact-constrained",
+    "with reranking as well": "reranked",
+    "with entity linking as well": "reranked-linked",
+    "ensemble of three such models": "reranked-linked-ensemble",
+}
+"""The row of table 3 behind each row of the README's table of GeoQuery."""
+LINKED_ROWS = {
+    "Seq2Seq": "seq2seq-linked",
+    "SSNT": "ssnt-linked",
+    "Hard-ReMoto": "hard-linked",
+    "exact transduction, constrained and reranked": "reranked-linked",
+}
+"""The row of table 3 behind each row of the table of single models with entity linking."""
+GEOQUERY_COLUMNS = [
+    f"{language}-{condition}" for language in ("en", "zh", "de") for condition in ("iid", "temp", "len")
+]
 
 
 def rows_below(text, head):
@@ -88,35 +99,94 @@ def rows_below(text, head):
     return rows
 
 
-def mean(results, cell):
-    (result,) = [table[cell] for table in results.values() if cell in table]
-    return f"{result.spread('exact_match').mean:.1f}"
+def shown(results, cell):
+    """The mean of a cell; nothing if the table has no such cell."""
+    found = [table[cell] for table in results.values() if cell in table]
+    return f"{found[0].spread('exact_match').mean:.1f}" if found else ""
 
 
 def best_of_paper(results, column):
-    """The best of the paper's numbers in a column."""
-    return max(
+    """The best of the paper's numbers in a column; a dash if it has none."""
+    numbers = [
         result.cell.paper
         for table in results.values()
         for result in table.values()
         if result.cell.column == column and result.cell.paper is not None
+    ]
+    return f"{max(numbers):.1f}" if numbers else "–"
+
+
+def header(first, columns):
+    """The header row of a table of GeoQuery."""
+    return f"| {' | '.join([first, *(column.replace('-', ' ').upper() for column in columns)])} |"
+
+
+def test_the_readme_reports_arithmetic_and_scan_as_the_records_give_them(results):
+    rows = rows_below(
+        (ROOT / "README.md").read_text("utf-8"), "| arithmetic and SCAN-SP | ours | the paper |"
     )
+    expected = []
+    for title, (row, column) in README_ROWS.items():
+        paper = results["table2"][f"{row}/{column}"].cell.paper
+        number = best_of_paper(results, column) if paper is None else f"{paper:.1f}"
+        expected.append([title, shown(results, f"{row}/{column}"), number])
+    assert rows == expected
 
 
-def test_the_readme_reports_what_the_records_give(results):
-    rows = rows_below((ROOT / "README.md").read_text("utf-8"), "| | ours | the paper |")
-    assert len(rows) == len(README_ROWS)
-    for (title, ours, _), (beginning, cells) in zip(rows, README_ROWS.items(), strict=True):
-        assert title.startswith(beginning)
-        assert ours == ", ".join(mean(results, cell) for cell in cells)
+def test_the_readme_reports_geoquery_as_the_records_give_it(results):
+    rows = rows_below((ROOT / "README.md").read_text("utf-8"), header("GeoQuery", GEOQUERY_COLUMNS))
+    paper = ["the paper's best system", *(best_of_paper(results, column) for column in GEOQUERY_COLUMNS)]
+    ours = [
+        [title, *(shown(results, f"{row}/{column}") for column in GEOQUERY_COLUMNS)]
+        for title, row in GEOQUERY_ROWS.items()
+    ]
+    assert rows == [paper, *ours]
 
 
 def test_the_summary_of_geoquery_reports_what_the_records_give(results):
     text = (RESULTS / "README.md").read_text("utf-8")
-    rows = rows_below(text, "| without / with reranking; the paper's best | EN | ZH | DE |")
-    assert [condition for condition, *_ in rows] == ["TEMP", "LEN", "IID"]
-    for condition, *cells in rows:
-        for language, cell in zip(("en", "zh", "de"), cells, strict=True):
-            column = f"{language}-{condition.lower()}"
-            means = [mean(results, f"{row}/{column}") for row in ("exact-constrained", "reranked")]
-            assert cell == f"{' / '.join(means)}; {best_of_paper(results, column):.1f}"
+    titles = {
+        "exact transduction": "exact",
+        "with constrained decoding": "exact-constrained",
+        "with reranking as well": "reranked",
+    }
+    paper = ["the paper's best system", *(best_of_paper(results, column) for column in GEOQUERY_COLUMNS)]
+    ours = [
+        [title, *(shown(results, f"{row}/{column}") for column in GEOQUERY_COLUMNS)]
+        for title, row in titles.items()
+    ]
+    baselines = [best_baseline(results, column) for column in GEOQUERY_COLUMNS]
+    assert rows_below(text, header("single models", GEOQUERY_COLUMNS)) == [
+        paper,
+        ["our best baseline", *baselines],
+        *ours,
+    ]
+
+
+def best_baseline(results, column):
+    """The best mean among our baselines in a column of table 3."""
+    means = [
+        results["table3"][f"{row.key}/{column}"].spread("exact_match").mean
+        for row in get_table("table3").rows
+        if row.baseline
+    ]
+    return f"{max(means):.1f}"
+
+
+def test_the_summary_of_entity_linking_reports_what_the_records_give(results):
+    text = (RESULTS / "README.md").read_text("utf-8")
+    columns = GEOQUERY_COLUMNS[:3]
+    for first, rows in (
+        ("single models, entities linked", LINKED_ROWS),
+        (
+            "ensembles of three, entities linked",
+            {
+                "SSNT": "ssnt-linked-ensemble",
+                "exact transduction, constrained and reranked": "reranked-linked-ensemble",
+            },
+        ),
+    ):
+        expected = [
+            [title, *(shown(results, f"{row}/{column}") for column in columns)] for title, row in rows.items()
+        ]
+        assert rows_below(text, header(first, columns)) == expected

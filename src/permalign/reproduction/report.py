@@ -40,16 +40,31 @@ def as_markdown(table: Table, results: dict[str, CellResult], settings: Sequence
         parts.append(f"**Every run has these options changed: {changes}.**")
     parts += table.notes
     if table.metrics:
-        parts.append(
-            "Mean over seeds ± sample deviation (number of seeds, if it is not "
-            f'{len(table.seeds)}), *the paper\'s number*. † not in the paper. Cells without a run say "{NOT_RUN}".'
-        )
+        parts.append(_legend(table))
         parts += [_grid(table, results, metric) for metric in table.metrics]
         parts += _significance(table, results)
     else:
         parts += _examples(table, results)
     parts += [_origin(table, results, settings), _machines(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _legend(table: Table) -> str:
+    """How to read the cells of a table."""
+    seeds = len(table.seeds)
+    what = (
+        "the score of one seed"
+        if seeds == 1
+        else f"the mean over {seeds} seeds ± the sample standard deviation"
+    )
+    papers = any(cell.paper is not None for cell in table.cells)
+    parts = [
+        f"A cell shows {what}" + (", followed by *the paper's number* in italics." if papers else "."),
+        "A number in brackets is the number of seeds, where it is another one.",
+        "Systems marked with † are not in the paper.",
+        f'A cell whose run is missing says "{NOT_RUN}".',
+    ]
+    return " ".join(parts)
 
 
 def _title(row: Row) -> str:
@@ -107,8 +122,9 @@ def _significance(table: Table, results: dict[str, CellResult]) -> list[str]:
             lines.append([_title(row), *("" if value is None else f"{value:.3f}" for value in values)])
     head = ["", *(column.title for column in table.columns)]
     text = (
-        "Two-sided p-values of the paired permutation test over test examples (means over seeds), against the baseline "
-        f"that is best in the column by {TITLES[table.metrics[0]]}."
+        f"Each system is compared with the baseline that has the best {TITLES[table.metrics[0]]} in the column. The "
+        "numbers are two-sided p-values of a paired permutation test over the test examples, whose scores are "
+        "averaged over seeds."
     )
     return [f"## Against the best baseline\n\n{text}\n\n{markdown_table(head, lines)}"]
 
@@ -130,7 +146,7 @@ def _examples(table: Table, results: dict[str, CellResult]) -> list[str]:
             ]
             lines += [] if example["correct"] else [f"reference  {example['target']}"]
             parts.append(
-                f"{example['id']}, {'correct' if example['correct'] else 'wrong'}:\n\n```text\n"
+                f"Example {example['id']}, {'correct' if example['correct'] else 'wrong'}:\n\n```text\n"
                 + "\n".join(lines)
                 + "\n```"
             )
@@ -159,10 +175,10 @@ def _origin(table: Table, results: dict[str, CellResult], settings: Sequence[str
                 f"`{command_of(table, name, seeds, settings)}`",
             ]
         )
-    head = ["cell", "seeds", "best on dev", "minutes, all seeds", "commit", "command"]
+    head = ["cell", "seeds", "best development score", "minutes, all seeds", "commit", "command"]
     text = (
-        "The minutes are those of training and evaluation; a run that several cells share is counted in each. "
-        "`runs.jsonl` has the options, all dev scores and the test results of every run."
+        "Minutes include training and evaluation of all seeds. A run that several cells share is counted in each of "
+        "them. `runs.jsonl` has the options, all development scores and the test results of every run."
     )
     parts = [f"## How each cell was made\n\n{text}\n\n{markdown_table(head, lines)}"] if lines else []
     return "\n\n".join([*parts, *_problems(results)])

@@ -11,11 +11,12 @@ from permalign.reproduction.report import markdown_table, shown_spread
 
 INTRODUCTION = """# All runs
 
-Every config that was run, including those that no table uses: its score on dev, by which checkpoints are chosen, and
-its evaluations; means over seeds ± sample deviation. Add `--seed SEED` to a command to train one of the runs. All
-options, dev scores and judgements of each run are in `runs.jsonl`, under the name of the config and the seed.
+This page lists every config that was run, including those that no table uses. The checkpoint of a run is the one with
+the best development score. Scores are means over seeds ± the sample standard deviation. Add `--seed SEED` to a command
+to train one of the runs. `runs.jsonl` has all options and development scores of each run, and which examples it
+answered correctly, under the name of the config and the seed.
 """
-COLUMNS = ("config", "command", "seeds", "best on dev", "evaluations")
+COLUMNS = ("config", "command", "seeds", "best development score", "evaluations")
 
 
 def write_run_list(records: Iterable[RunRecord], folder: str | Path) -> Path:

@@ -77,11 +77,14 @@ def table2() -> Table:
             if system.row.key == "labelled" or index < len(columns) - len(DEEPEST)
         ),
         notes=(
-            "Depths from 8 on are not in the paper: 1,000 sampled expressions of exactly that derivation depth "
-            "(three more than the nesting of brackets), for the models of the arithmetic columns, which were trained "
-            "on depths up to 6. Depths 11 to 13 are for labelled trees only, and have at most 60 tokens.",
-            "On arithmetic, each run of the reorderers with a BiLSTM (Sinkhorn, soft, shared, hard, exact) is the "
-            "one of four restarts, with different initial weights, that is best on dev.",
+            "Derivation depths of 8 and more are not in the paper. Each of these columns has 1,000 sampled "
+            "expressions of exactly that depth. An expression of derivation depth 8 has brackets that are nested five "
+            "deep. The models are the same as in the arithmetic columns, and were trained on depths of at most 6. "
+            "Depths 11 to 13 were run for labelled trees only, with at most 60 tokens per expression.",
+            "On arithmetic, every run with a BiLSTM in the reorderer (Sinkhorn, soft, shared, hard, exact) was started "
+            "four times with different initial weights. The one with the best development score was kept.",
+            "Rows that end in Viterbi decode with the most probable tree. The other rows with trees, except for "
+            "labelled trees, take the most probable rule of every span from the root down, as the paper does.",
         ),
     )
 
@@ -154,7 +157,7 @@ _PARSERS = (
         )
     ),
     System(
-        Row("window-constrained", "Exact transduction, constrained, windows", ours=True),
+        Row("window-constrained", "Exact transduction, constrained, window encoder", ours=True),
         "exact-window",
         evaluation=CONSTRAINED,
         columns=ENGLISH,
@@ -228,13 +231,16 @@ def table3() -> Table:
             if system.runs_in(column)
         ),
         notes=(
-            "The encoder of exact transduction is a BiLSTM in English and a window of neighbouring words in Chinese "
-            "and German; with labels or with entities linked, it is a window in every language.",
-            "Reranked: the outputs that the beam finds are ranked by their likelihood and by that of the question "
-            "given the output, which an inverse model computes.",
-            "Entities linked: every name in Geobase is replaced by the kinds of entity that it may name "
-            "(`text.source.link_entities`), without looking at the program. The paper masks names in programs only. "
-            "NQG, which gets 61.9 on EN TEMP and 37.4 on EN LEN, masks them in questions as well.",
+            "The encoder of exact transduction is a BiLSTM in English. In Chinese and German, and in all rows with "
+            "labels or linked entities, it is a window encoder, which sees a word and its two neighbours.",
+            "*Short context* means that the decoder sees only the previous output word. *Constrained* means that "
+            "decoding generates only programs that the grammar of FunQL accepts; exact transduction then has a beam "
+            "of five.",
+            "*Reranked* means that the outputs of beam search are ranked by log p(output | question) plus a weight "
+            "times log p(question | output). An inverse model computes the second term.",
+            "*Entities linked* means that every name that is in Geobase is replaced by the types of entity that it "
+            "may refer to (`text.source.link_entities`). The replacement does not depend on the program. The paper "
+            "masks names in programs, but leaves them in questions.",
         ),
     )
 
@@ -272,8 +278,8 @@ def table4() -> Table:
         ),
         seeds=(0,),
         notes=(
-            "The paper's ZH-EN data is FBIS, which is licensed. The Tatoeba columns are different data, so they have "
-            "none of the paper's numbers.",
+            "The paper's ZH-EN corpus is FBIS, which is licensed. We use Tatoeba instead, so the paper has no numbers "
+            "for these columns.",
         ),
     )
 
@@ -312,8 +318,9 @@ def table5() -> Table:
         ),
         seeds=(0,),
         notes=(
-            f"The examples are {NUM_EXPLAINED} of the test set, evenly spaced, whatever their outputs. Brackets with "
-            "the same number belong together; the words of the source are in their new order.",
+            f"The {NUM_EXPLAINED} examples are evenly spaced in the test set, and were not selected by their outputs. "
+            "Each begins with its id in the corpus. In the lines *segments* and *output*, brackets with the same "
+            "number are aligned. The source words there are in their new order.",
         ),
     )
 
@@ -321,13 +328,13 @@ def table5() -> Table:
 # --- What helps ----------------------------------------------------------------------------------------------
 
 _VARIANTS = (
-    ("three-words", "Up to three words for a word", "exact", ("model.head.max_segment_length=3",)),
-    ("exact", "One word for a word", "exact", ()),
-    ("phrases", "One word for a phrase of up to two", "exact", ("model.head.max_phrase_length=2",)),
-    ("window", "Windows, one word", "exact-window", ()),
-    ("window-phrases", "Windows, phrases of up to two", "exact-window", ("model.head.max_phrase_length=2",)),
-    ("labelled", "Windows, one word, labels", "labelled", ()),
-    ("window-linked", "Windows, one word, entities linked", "exact-window", LINKED),
+    ("three-words", "BiLSTM, up to three output words", "exact", ("model.head.max_segment_length=3",)),
+    ("exact", "BiLSTM", "exact", ()),
+    ("phrases", "BiLSTM, phrases", "exact", ("model.head.max_phrase_length=2",)),
+    ("window", "Window encoder", "exact-window", ()),
+    ("window-phrases", "Window encoder, phrases", "exact-window", ("model.head.max_phrase_length=2",)),
+    ("labelled", "Window encoder, labels", "labelled", ()),
+    ("window-linked", "Window encoder, entities linked", "exact-window", LINKED),
 )
 
 
@@ -336,7 +343,7 @@ def ablation() -> Table:
     columns = [
         (Column(f"{language}-{condition}", f"{language.upper()} {title}"), language, condition)
         for language in ("en", "zh")
-        for condition, title in (("temp_tune", "templates"), ("len", "lengths"))
+        for condition, title in (("temp_tune", "held-out templates"), ("len", "longer programs"))
     ]
     plain: tuple[str, str, dict[str, Any]] = ("", "", {})
     constrained = ("-constrained", ", constrained", CONSTRAINED)
@@ -354,11 +361,11 @@ def ablation() -> Table:
             columns=(f"{language}-temp_tune", f"{language}-len"),
         )
         for key, title, experiment, language in (
-            ("reranked", "One word for a word", "exact-reranked", "en"),
-            ("window-reranked", "Windows, one word", "exact-window-reranked", "zh"),
+            ("reranked", "BiLSTM", "exact-reranked", "en"),
+            ("window-reranked", "Window encoder", "exact-window-reranked", "zh"),
             (
                 "window-linked-reranked",
-                "Windows, one word, entities linked",
+                "Window encoder, entities linked",
                 "exact-window-reranked-linked",
                 "en",
             ),
@@ -384,9 +391,15 @@ def ablation() -> Table:
         ),
         seeds=(0,),
         notes=(
-            "These are scores on development sets, not on test sets: templates held out of the training data of TEMP "
-            "(`temp_tune`), and the longer programs of `len/dev`. Every score is that of the checkpoint that is best "
-            "on the same examples, so all rows are optimistic in the same way.",
+            "These are scores on development sets, not on test sets. Held-out templates are templates that were "
+            "removed from the training data of TEMP (the splits `temp_tune`). Longer programs are those of `len/dev`. "
+            "Each checkpoint was selected by its score (decoded without constraints) on the examples that it is "
+            "evaluated on, so all scores are optimistic.",
+            "Unless a row says otherwise, a source word generates at most one output word. With *phrases*, one or two "
+            "source words jointly generate at most one output word. The window encoder sees a word and its two "
+            "neighbours.",
+            "*Constrained* means that decoding generates only programs that the grammar of FunQL accepts, with a beam "
+            "of five. *Reranked*, *entities linked* and *labels* are explained in `docs/exact-transduction.md`.",
         ),
     )
 
