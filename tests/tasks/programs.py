@@ -1,4 +1,4 @@
-"""Random well-typed programs, and a slow, obvious reader to compare the grammar with."""
+"""Random well-typed programs, and a slow but obviously correct parser to compare the grammar with."""
 
 from functools import cache
 
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from permalign.tasks.grammar import Grammar, Rule
 from permalign.tasks.program import Program
 
-# Small enough to enumerate, with what makes reading hard: a constant that may be left out, a function with
-# several types, and one that takes two arguments of the same type.
+# A grammar that is small enough to enumerate, with everything that makes parsing hard: a constant that may be left out,
+# a function with several types, and a function that takes two arguments of the same type.
 TOY = Grammar(
     ["City", "State"],
     [
@@ -40,7 +40,7 @@ def programs(draw, grammar, kind=None, depth=6):
 
 @cache
 def _depth(grammar):
-    """For each rule the depth of the shallowest program that begins with it."""
+    """For each rule, the depth of the shallowest program that begins with it."""
     depth = dict.fromkeys(grammar.rules, float("inf"))
     for _ in grammar.rules:
         of_type = {rule.result: min(depth[r] for r in depth if r.result == rule.result) for rule in depth}
@@ -50,33 +50,35 @@ def _depth(grammar):
 
 @cache
 def strings(grammar, kind, length):
-    """Every way to write a program of this type in so many tokens, by plain enumeration."""
-    found = set()
+    """All token sequences of a given length that are programs of a type, by enumeration."""
+    sequences = set()
     for rule in grammar.rules:
         if rule.result == kind:
-            found |= {(rule.function, *rest) for rest in _sequences(grammar, rule.arguments, length - 1)}
+            sequences |= {
+                (rule.function, *arguments) for arguments in _sequences(grammar, rule.arguments, length - 1)
+            }
             if rule.function in grammar.optional and length == 0:
-                found.add(())
-    return found
+                sequences.add(())
+    return sequences
 
 
 def _sequences(grammar, kinds, length):
     if not kinds:
         return {()} if length == 0 else set()
     return {
-        first + rest
-        for own in range(length + 1)
-        for first in strings(grammar, kinds[0], own)
-        for rest in _sequences(grammar, kinds[1:], length - own)
+        first + remaining
+        for first_length in range(length + 1)
+        for first in strings(grammar, kinds[0], first_length)
+        for remaining in _sequences(grammar, kinds[1:], length - first_length)
     }
 
 
 def all_readings(grammar, tokens):
-    """Every program that may be written as these tokens, as its nodes in prefix order, by plain search."""
-    found = set()
+    """All programs that may be written as the given tokens, each as its nodes in prefix order, by exhaustive search."""
+    readings = set()
     for kind in grammar.start:
-        found |= {nodes for nodes, end in _readings(grammar, kind, tuple(tokens), 0) if end == len(tokens)}
-    return found
+        readings |= {nodes for nodes, end in _readings(grammar, kind, tuple(tokens), 0) if end == len(tokens)}
+    return readings
 
 
 def _readings(grammar, kind, tokens, start):
@@ -98,5 +100,5 @@ def _readings(grammar, kind, tokens, start):
 
 
 def preferred(grammar, readings):
-    """The reading that the grammar documents: constants left out first, then fewer arguments."""
+    """The documented parse: constants that were left out are preferred, then fewer arguments."""
     return min(readings, key=lambda nodes: [(name not in grammar.optional, n) for name, n in nodes])

@@ -6,12 +6,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from permalign.errors import DataError, PermalignError, UsageError
-from permalign.tasks.download import Patience, fetch, find_download
+from permalign.tasks.download import RetryPolicy, fetch, find_download
 from permalign.tasks.download_catalogue import DOWNLOADS, Download, RemoteFile
 
 CONTENT = bytes(range(256)) * 2000
 HALF = len(CONTENT) // 2
-PATIENCE = Patience(timeout=0.3, attempts=3, pause=0.01)
+RETRIES = RetryPolicy(timeout=0.3, attempts=3, pause=0.01)
 
 
 class Server(ThreadingHTTPServer):
@@ -129,7 +129,7 @@ def get(server, tmp_path):
         file = RemoteFile(
             "data.bin", server.url(behaviour), hashlib.sha256(CONTENT).hexdigest(), len(CONTENT)
         )
-        return fetch(Download("toy", "toy", "none", (file,)), tmp_path, **{"patience": PATIENCE, **options})
+        return fetch(Download("toy", "toy", "none", (file,)), tmp_path, **{"retries": RETRIES, **options})
 
     return download
 
@@ -146,26 +146,26 @@ def part(path):
 
 
 @pytest.mark.parametrize("behaviour", ["good", "redirect", "whole"])
-def test_a_file_is_brought_to_its_place(get, path, part, behaviour):
+def test_a_file_is_downloaded(get, path, part, behaviour):
     assert get(behaviour) == [path]
     assert path.read_bytes() == CONTENT
     assert not part.exists()
 
 
-def test_progress_is_told(get, path):
-    told = []
-    get("good", progress=lambda file, have: told.append(have))
-    assert told == sorted(told)
-    assert (told[0], told[-1]) == (0, len(CONTENT))
+def test_progress_is_reported(get, path):
+    reported = []
+    get("good", progress=lambda file, have: reported.append(have))
+    assert reported == sorted(reported)
+    assert (reported[0], reported[-1]) == (0, len(CONTENT))
 
 
-def test_a_download_goes_on_where_it_was_cut_short(get, server, path):
+def test_a_truncated_download_is_resumed(get, server, path):
     get("truncate/1")
     assert path.read_bytes() == CONTENT
     assert server.requests == [("truncate", 0), ("truncate", HALF)]
 
 
-def test_a_stalled_download_goes_on_where_it_stopped(get, server, path):
+def test_a_stalled_download_is_resumed(get, server, path):
     begin = time.monotonic()
     get("stall/1")
     assert time.monotonic() - begin < 4
@@ -173,7 +173,7 @@ def test_a_stalled_download_goes_on_where_it_stopped(get, server, path):
     assert server.requests[1][1] == HALF
 
 
-def test_a_part_from_an_earlier_day_is_completed(get, server, path, part):
+def test_a_partial_file_of_an_earlier_run_is_completed(get, server, path, part):
     part.write_bytes(CONTENT[:1000])
     get("good")
     assert path.read_bytes() == CONTENT
@@ -181,20 +181,20 @@ def test_a_part_from_an_earlier_day_is_completed(get, server, path, part):
 
 
 @pytest.mark.parametrize("behaviour", ["whole", "smaller"])
-def test_a_server_that_cannot_resume_starts_anew(get, path, part, behaviour):
+def test_a_download_restarts_if_the_server_cannot_resume(get, path, part, behaviour):
     part.write_bytes(CONTENT[:1000])
     get(behaviour)
     assert path.read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("old", [b"!" * 1000, b"!" * len(CONTENT), CONTENT + b"!"])
-def test_a_part_of_another_file_does_no_harm(get, path, part, old):
+def test_a_partial_file_of_other_content_is_replaced(get, path, part, old):
     part.write_bytes(old)
     get("good")
     assert path.read_bytes() == CONTENT
 
 
-def test_a_complete_part_needs_no_download(get, server, path, part):
+def test_a_complete_partial_file_needs_no_download(get, server, path, part):
     part.write_bytes(CONTENT)
     get("good")
     assert path.read_bytes() == CONTENT
@@ -215,7 +215,7 @@ def test_a_complete_part_needs_no_download(get, server, path, part):
         ("rubbish", "this is not HTTP", 3),
     ],
 )
-def test_giving_up_names_the_file_and_its_place(get, server, path, behaviour, reason, requests):
+def test_the_final_error_gives_the_url_and_the_path(get, server, path, behaviour, reason, requests):
     with pytest.raises(PermalignError) as caught:
         get(behaviour)
     assert reason in str(caught.value)
@@ -227,21 +227,21 @@ def test_giving_up_names_the_file_and_its_place(get, server, path, behaviour, re
         assert len(server.requests) == requests
 
 
-def test_one_bad_answer_is_forgiven(get, path):
+def test_a_corrupt_download_is_tried_again(get, path):
     get("corrupt/1")
     assert path.read_bytes() == CONTENT
 
 
-def test_no_network(path, tmp_path):
+def test_an_unreachable_server_is_an_error(path, tmp_path):
     file = RemoteFile("data.bin", "http://127.0.0.1:9/data.bin", "0" * 64, 3)
     with pytest.raises(
         PermalignError, match=r"Could not download http://127.0.0.1:9/data.bin: .*refused"
     ) as caught:
-        fetch(Download("toy", "toy", "none", (file,)), tmp_path, patience=PATIENCE)
+        fetch(Download("toy", "toy", "none", (file,)), tmp_path, retries=RETRIES)
     assert str(path) in str(caught.value)
 
 
-def test_a_file_that_is_there_is_checked_and_kept(get, server, path):
+def test_an_existing_file_is_verified_and_never_replaced(get, server, path):
     path.write_bytes(CONTENT)
     assert get("good") == [path]
     assert server.requests == []
@@ -251,13 +251,13 @@ def test_a_file_that_is_there_is_checked_and_kept(get, server, path):
     assert path.read_bytes() == b"mine"
 
 
-def test_a_file_where_the_folder_should_be(get, tmp_path):
+def test_a_file_in_place_of_the_folder_is_an_error(get, tmp_path):
     (tmp_path / "toy").write_text("in the way")
     with pytest.raises(DataError, match="cannot be read or written"):
         get("good")
 
 
-def test_downloads_have_names():
+def test_downloads_are_found_by_name():
     assert find_download("tatoeba").folder == "zh-en"
     with pytest.raises(UsageError, match=r"unknown download 'tatoba'; did you mean 'tatoeba'"):
         find_download("tatoba")
@@ -265,10 +265,10 @@ def test_downloads_have_names():
 
 @pytest.mark.parametrize("download", DOWNLOADS, ids=lambda download: download.name)
 def test_the_catalogue_describes_the_data(download, data_dir):
-    """Everything in the data folder passes for downloaded, so nothing is fetched."""
-    told = {}
-    paths = fetch(download, data_dir, progress=lambda file, have: told.update({file.name: have}))
+    """Every file in the data folder has the expected checksum, so nothing is downloaded."""
+    reported = {}
+    paths = fetch(download, data_dir, progress=lambda file, have: reported.update({file.name: have}))
     assert paths == [data_dir / download.folder / file.name for file in download.files]
-    assert told == {
+    assert reported == {
         file.name: (data_dir / download.folder / file.name).stat().st_size for file in download.files
     }

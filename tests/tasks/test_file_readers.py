@@ -44,7 +44,7 @@ def test_only_a_newline_ends_a_line(write):
         (b"good\n" + b"x" * 10_000_000, 2, "longer than 1,000,000 bytes"),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line(write, content, line, words):
+def test_errors_give_the_file_and_the_line(write, content, line, words):
     path = write(content)
     with pytest.raises(DataError) as caught:
         read_text(path)
@@ -73,7 +73,7 @@ def test_a_missing_file_and_a_folder_are_data_errors(tmp_path):
         read_text(tmp_path)
 
 
-def test_gzip_is_unpacked_and_a_torn_one_is_refused(write):
+def test_gzip_files_are_decompressed_and_truncated_ones_are_errors(write):
     packed = gzip.compress(b"a\tb\n" * 100)
     assert len(read_text(write(packed, "data.tsv.gz")).lines) == 100
     with pytest.raises(DataError, match="cannot be read"):
@@ -84,7 +84,7 @@ def test_gzip_is_unpacked_and_a_torn_one_is_refused(write):
         read_text(write(packed[:12] + b"\xff" * 30 + packed[42:], "broken.tsv.gz"))
 
 
-def test_tables_have_one_width(write):
+def test_all_rows_have_the_same_number_of_columns(write):
     table = read_table(write(b"a\tb\nc\t\n"), 2)
     assert table.rows == [Row(1, ("a", "b")), Row(2, ("c", ""))]
     with pytest.raises(DataError, match=r"line 2: expected 2 tab-separated columns, found 3"):
@@ -101,17 +101,17 @@ def test_a_header_names_the_columns(write):
         table.column("de")
 
 
-def test_columns_of_the_same_name_are_refused(write):
+def test_columns_of_the_same_name_are_an_error(write):
     with pytest.raises(DataError, match=r"line 1: two columns have the same name \(en, en\)"):
         read_table(write(b"en\ten\nx\ty\n"), header=True)
 
 
-def test_a_file_without_its_header_is_refused(write):
+def test_a_file_without_its_header_is_an_error(write):
     with pytest.raises(DataError, match="expected a header with the names of the columns"):
         read_table(write(b""), header=True)
 
 
-def test_windows_line_ends_are_taken_only_where_they_are_asked_for(tmp_path):
+def test_windows_line_ends_are_read_only_on_request(tmp_path):
     path = tmp_path / "upstream.txt"
     path.write_bytes(b"one\r\n\r\ntwo\n")
     assert [line.text for line in read_text(path, blank="keep", windows_line_ends=True).lines] == [

@@ -58,7 +58,7 @@ def test_all_programs_round_trip_in_both_forms(expected):
         masked, entities = mask(read_funql(row["funql"]))
         for write_all, field in ((False, "program"), (True, "program_all")):
             grammar = program_grammar(write_all)
-            assert grammar.linearise(masked) == row[field].split()
+            assert grammar.linearize(masked) == row[field].split()
             assert grammar.read(row[field].split()) == masked
         assert write_funql(unmask(masked, entities)) == row["funql"]
 

@@ -22,32 +22,32 @@ each_grammar = pytest.mark.parametrize("grammar", GRAMMARS.values(), ids=GRAMMAR
 
 @each_grammar
 @given(data=st.data())
-def test_reading_undoes_linearising(grammar, data):
+def test_parsing_restores_a_linearized_program(grammar, data):
     program = data.draw(programs(grammar))
-    assert grammar.read(grammar.linearise(program)) == program
+    assert grammar.read(grammar.linearize(program)) == program
 
 
 @given(programs(GRAMMARS["geoquery"]))
-def test_constants_are_written_all_or_not_at_all(program):
-    tokens = GRAMMARS["geoquery"].linearise(program)
-    written = GRAMMARS["geoquery with all"].linearise(program)
+def test_either_all_optional_constants_are_written_or_none(program):
+    tokens = GRAMMARS["geoquery"].linearize(program)
+    written = GRAMMARS["geoquery with all"].linearize(program)
     bare = [token for token in written if token != "all"]
     assert tokens in (bare, written)
     if tokens != bare:
         assert GRAMMARS["geoquery"].read(bare) != program
 
 
-def test_a_program_that_needs_its_constants_keeps_them():
+def test_constants_are_written_where_parsing_needs_them():
     nested = Program("state", (Program("state", (Program("all"),)),))
     plain = Program("state", (Program("all"),))
     grammar = GRAMMARS["geoquery"]
-    assert grammar.linearise(Program("exclude", (plain, nested))) == ["exclude", "state", "state", "state"]
-    assert "all" in grammar.linearise(Program("exclude", (nested, plain)))
+    assert grammar.linearize(Program("exclude", (plain, nested))) == ["exclude", "state", "state", "state"]
+    assert "all" in grammar.linearize(Program("exclude", (nested, plain)))
 
 
 @each_grammar
 @given(data=st.data())
-def test_every_walk_along_allowed_tokens_ends_in_a_program(grammar, data):
+def test_every_sequence_of_allowed_tokens_becomes_a_program(grammar, data):
     longest = data.draw(st.integers(grammar.initial.shortest, 12))
     state, tokens = grammar.initial, []
     while True:
@@ -62,11 +62,11 @@ def test_every_walk_along_allowed_tokens_ends_in_a_program(grammar, data):
         assert state.allowed == grammar.follow(tokens)
     assert len(tokens) <= longest
     program = grammar.read(tokens)
-    assert grammar.read(grammar.linearise(program)) == program
+    assert grammar.read(grammar.linearize(program)) == program
 
 
 @given(data=st.data())
-def test_a_vocabulary_without_optional_constants_meets_no_dead_end(data):
+def test_programs_can_be_completed_without_optional_constants(data):
     state = GRAMMARS["geoquery"].initial
     for remaining in range(10, -1, -1):
         allowed = state.allowed_within(remaining) - {"all"}
@@ -78,14 +78,14 @@ def test_a_vocabulary_without_optional_constants_meets_no_dead_end(data):
 
 
 @given(data=st.data())
-def test_the_reading_is_the_documented_one_of_all_readings(data):
-    tokens = TOY.linearise(data.draw(programs(TOY, depth=4)))
+def test_the_documented_parse_is_preferred_among_all_parses(data):
+    tokens = TOY.linearize(data.draw(programs(TOY, depth=4)))
     readings = all_readings(TOY, [token for token in tokens if token != "all"])
     chosen = TOY.read([token for token in tokens if token != "all"])
     assert chosen == from_preorder(preferred(TOY, readings))
 
 
-def test_what_may_follow_agrees_with_plain_enumeration():
+def test_allowed_tokens_agree_with_enumeration():
     programs_as_tokens = {s for n in range(8) for kind in TOY.start for s in strings(TOY, kind, n)}
     prefixes = {string[:n] for string in programs_as_tokens for n in range(len(string) + 1)}
     assert len(programs_as_tokens) > 1000
@@ -97,14 +97,14 @@ def test_what_may_follow_agrees_with_plain_enumeration():
         longer = [s for s in prefixes if len(s) > len(prefix) and s[: len(prefix)] == prefix]
         ends = {END} if prefix in programs_as_tokens else set()
         assert TOY.follow(prefix) == {string[len(prefix)] for string in longer} | ends
-        whole = [s for s in programs_as_tokens if s[: len(prefix)] == prefix]
-        assert TOY.state(prefix).shortest == min(map(len, whole)) - len(prefix)
+        continuations = [s for s in programs_as_tokens if s[: len(prefix)] == prefix]
+        assert TOY.state(prefix).shortest == min(map(len, continuations)) - len(prefix)
 
 
-def test_an_ambiguous_program_without_all_has_the_reading_that_closes_early():
+def test_arguments_end_early_in_an_ambiguous_program():
     readings = all_readings(TOY, ["less", "city", "city", "city"])
     assert len(readings) == 2
-    assert TOY.linearise(TOY.read(["less", "city", "city", "city"])) == ["less", "city", "city", "city"]
+    assert TOY.linearize(TOY.read(["less", "city", "city", "city"])) == ["less", "city", "city", "city"]
     first, second = TOY.read(["less", "city", "city", "city"]).arguments
     assert first == Program("city", (Program("all"),))
     assert second == Program("city", (first,))
@@ -122,7 +122,7 @@ def test_an_ambiguous_program_without_all_has_the_reading_that_closes_early():
         (["fly"], r"^token 1: 'fly' is not allowed here"),
     ],
 )
-def test_what_cannot_be_read_says_where_and_what_was_expected(tokens, words):
+def test_parse_errors_give_the_position_and_what_was_expected(tokens, words):
     with pytest.raises(GrammarError, match=words):
         GRAMMARS["scan"].read(tokens)
 
@@ -139,18 +139,18 @@ def test_what_cannot_be_read_says_where_and_what_was_expected(tokens, words):
         (Program("turn"), "'turn' with 0 arguments is not allowed there"),
     ],
 )
-def test_what_is_not_well_typed_cannot_be_linearised(program, words):
+def test_a_program_that_is_not_well_typed_cannot_be_linearized(program, words):
     with pytest.raises(GrammarError, match=words):
-        GRAMMARS["scan"].linearise(program)
+        GRAMMARS["scan"].linearize(program)
 
 
-def test_a_program_whose_tokens_belong_to_another_is_refused():
+def test_a_program_that_would_be_parsed_as_another_is_an_error():
     grammar = Grammar(["A"], [Rule("f", "A", ("A", "A")), Rule("g", "A", ("A",)), Rule("g", "A")])
     g = Program("g")
     gg = Program("g", (g,))
-    assert grammar.linearise(Program("f", (g, gg))) == ["f", "g", "g", "g"]
-    with pytest.raises(GrammarError, match="'f g g g' are read as another program"):
-        grammar.linearise(Program("f", (gg, g)))
+    assert grammar.linearize(Program("f", (g, gg))) == ["f", "g", "g", "g"]
+    with pytest.raises(GrammarError, match="'f g g g' are parsed as another program"):
+        grammar.linearize(Program("f", (gg, g)))
 
 
 @pytest.mark.parametrize(
@@ -162,12 +162,12 @@ def test_a_program_whose_tokens_belong_to_another_is_refused():
         (["A"], [Rule(END, "A")], [], "cannot name a function"),
     ],
 )
-def test_a_grammar_that_could_lead_nowhere_is_refused(start, rules, optional, words):
+def test_a_grammar_with_programs_that_cannot_be_completed_is_an_error(start, rules, optional, words):
     with pytest.raises(ValueError, match=words):
         Grammar(start, rules, optional)
 
 
-def test_too_short_a_limit_is_an_error():
+def test_a_limit_that_is_too_short_is_an_error():
     with pytest.raises(ValueError, match="0 tokens are too few: the shortest program needs 1 more"):
         GRAMMARS["scan"].initial.allowed_within(0)
 
@@ -183,11 +183,11 @@ def test_the_programs_of_geoquery_need_few_states(data_dir):
 def test_deep_nesting_is_read_back():
     grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
     tokens = ["exclude"] * 60 + ["state"] * 61
-    assert grammar.linearise(grammar.read(tokens)) == tokens
+    assert grammar.linearize(grammar.read(tokens)) == tokens
 
 
 def outputs_of_length(grammar, length):
-    """Every readable sequence of a length, by walking without looking ahead."""
+    """Every program with a given number of tokens, found by following all allowed tokens."""
     states = [((), grammar.initial)]
     for _ in range(length):
         states = [
@@ -198,16 +198,16 @@ def outputs_of_length(grammar, length):
     return {tokens for tokens, state in states if state.complete}
 
 
-def test_exact_lengths_equal_enumeration():
+def test_programs_of_an_exact_length_agree_with_enumeration():
     rules = [Rule("all", "All"), Rule("a", "X", ("All",)), Rule("b", "X", ("X", "Y")), Rule("c", "Y", ("X",))]
     grammar = Grammar(["X"], rules, optional=["all"])
     for length in range(1, 7):
         walked = [((), grammar.initial)]
-        for left in range(length, 0, -1):
+        for remaining in range(length, 0, -1):
             walked = [
                 ((*tokens, token), state.advance(token))
                 for tokens, state in walked
-                for token in state.allowed_exactly(left)
+                for token in state.allowed_exactly(remaining)
             ]
         expected = outputs_of_length(grammar, length)
         assert {tokens for tokens, _ in walked} == expected
@@ -226,7 +226,7 @@ def test_a_restricted_grammar_has_exactly_the_programs_of_its_tokens():
     for tokens in ("ab", "abde", "de", "ace", "abcde"):
         restricted = grammar.restricted_to(tokens)
         for length in range(1, 5):
-            kept = {output for output in outputs_of_length(grammar, length) if set(output) <= set(tokens)}
-            assert outputs_of_length(restricted, length) == kept
+            expected = {output for output in outputs_of_length(grammar, length) if set(output) <= set(tokens)}
+            assert outputs_of_length(restricted, length) == expected
     with pytest.raises(ValueError, match="no program can be written"):
         grammar.restricted_to("be")

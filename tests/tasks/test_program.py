@@ -13,12 +13,12 @@ trees = st.recursive(
 
 
 @given(trees)
-def test_reading_undoes_writing_with_brackets(program):
+def test_parsing_restores_a_program_with_brackets(program):
     assert read_bracketed(bracketed(program)) == program
 
 
 @given(trees)
-def test_a_program_follows_from_its_nodes(program):
+def test_a_program_is_rebuilt_from_its_nodes(program):
     assert from_preorder([(node.function, len(node.arguments)) for node in program.nodes()]) == program
 
 
@@ -41,12 +41,12 @@ def test_a_program_follows_from_its_nodes(program):
         ("f ( " * (MAX_DEPTH + 1), f"opens bracket {MAX_DEPTH + 1} inside one another"),
     ],
 )
-def test_misplaced_brackets_are_named(text, words):
+def test_misplaced_brackets_are_errors(text, words):
     with pytest.raises(ValueError, match=words):
         read_bracketed(text.split())
 
 
 @pytest.mark.parametrize("symbols", [[("and", 2), ("run", 0)], [("run", 0), ("run", 0)], []])
-def test_nodes_that_make_no_program_are_refused(symbols):
+def test_nodes_that_are_not_one_program_are_an_error(symbols):
     with pytest.raises(ValueError, match="program"):
         from_preorder(symbols)

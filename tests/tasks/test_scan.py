@@ -27,7 +27,7 @@ def empty(tmp_path):
 
 
 def lines(task, folder):
-    """Every command with its actions, as the files write them."""
+    """Every command with its actions, in the format of the files."""
     examples = [e for part in ("train", "dev", "test") for e in task.examples(f"{folder}/{part}")]
     return {f"IN: {' '.join(e.source)} OUT: {' '.join(task.execute(e.target, e))}" for e in examples}
 
@@ -60,7 +60,7 @@ def test_brackets_are_lossless_for_all_programs():
     seen = set()
     for program in commands().values():
         assert read_bracketed(bracketed(program)) == program
-        tokens = grammar.linearise(program)
+        tokens = grammar.linearize(program)
         assert grammar.read(tokens) == program
         seen.add(tuple(tokens))
     assert len(seen) == 20_910
@@ -74,7 +74,7 @@ def test_the_grammar_has_a_program_for_each_command_and_no_other():
         if state.complete:
             programs.add(tokens)
         paths += [(state.advance(token), (*tokens, token)) for token in state.allowed - {END}]
-    assert programs == {tuple(program_grammar().linearise(program)) for program in commands().values()}
+    assert programs == {tuple(program_grammar().linearize(program)) for program in commands().values()}
 
 
 @pytest.mark.parametrize(
@@ -90,12 +90,12 @@ def test_the_grammar_has_a_program_for_each_command_and_no_other():
         ("after thrice walk jump", "I_JUMP I_WALK I_WALK I_WALK"),
     ],
 )
-def test_programs_do_what_they_say(program, actions):
+def test_programs_are_executed(program, actions):
     assert execute(program_grammar().read(program.split())) == tuple(actions.split())
 
 
 @pytest.mark.parametrize("tokens", [["turn"], ["walk", "twice"], ["and", "walk"], []])
-def test_an_output_that_is_no_program_has_no_answer(tokens):
+def test_an_output_that_is_not_a_program_has_no_answer(tokens):
     example = next(iter(ScanSP("nowhere").examples("len/train")))
     with pytest.raises(GrammarError):
         ScanSP().answer(example, tokens)
@@ -103,7 +103,7 @@ def test_an_output_that_is_no_program_has_no_answer(tokens):
         ScanSP().execute(tokens, example)
 
 
-def test_without_files_the_split_is_drawn_and_says_so(empty):
+def test_without_files_the_split_is_random_and_a_note_says_so(empty):
     task = ScanSP(empty)
     assert {split: len(task.examples(split)) for split in task.splits} == SIZES
     assert "not the same commands" in task.notes[0]
@@ -114,18 +114,18 @@ def test_without_files_the_split_is_drawn_and_says_so(empty):
     assert ScanSP(empty, seed=1).examples("len/test") == task.examples("len/test")
 
 
-def test_files_change_iid_alone(empty, published):
+def test_files_change_only_iid(empty, published):
     drawn = ScanSP(empty)
     assert {e.id for e in published.examples("iid/test")} != {e.id for e in drawn.examples("iid/test")}
     assert published.examples("len/test") == drawn.examples("len/test")
 
 
-def test_with_files_the_sizes_are_the_same_and_nothing_is_to_be_said(published):
+def test_with_files_the_sizes_are_the_same_and_there_is_no_note(published):
     assert {split: len(published.examples(split)) for split in published.splits} == SIZES
     assert published.notes == ()
 
 
-def test_an_unknown_split_is_named():
+def test_an_unknown_split_is_an_error():
     with pytest.raises(ValueError, match="scan-sp has no split 'simple/train'; choose one of iid/train"):
         ScanSP().examples("simple/train")
 
@@ -143,14 +143,14 @@ def test_an_unknown_split_is_named():
         ("IN: " + "walk " * 100_000 + "OUT: I_WALK\n", "line 1: 'walk .{70,80}\\.\\.\\.' is not a command"),
     ],
 )
-def test_malformed_files_are_refused_with_their_line(empty, content, words):
+def test_malformed_files_are_errors_with_their_line(empty, content, words):
     (empty / "scan" / TRAIN_FILE).write_bytes(content.encode())
     (empty / "scan" / TEST_FILE).write_bytes(b"IN: look OUT: I_LOOK\n")
     with pytest.raises(DataError, match=f"{TRAIN_FILE}, {words}"):
         ScanSP(empty).examples("iid/train")
 
 
-def test_incomplete_files_are_refused(empty):
+def test_incomplete_files_are_errors(empty):
     (empty / "scan" / TRAIN_FILE).write_bytes(b"IN: walk OUT: I_WALK\n")
     with pytest.raises(DataError, match=f"{TEST_FILE}: there is no such file"):
         ScanSP(empty).examples("iid/train")

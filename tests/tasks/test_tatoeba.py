@@ -40,15 +40,15 @@ def test_the_sizes_and_what_was_left_out(tatoeba):
         ("", ""),
     ],
 )
-def test_english_is_cut_into_words_clitics_and_punctuation(text, tokens):
+def test_english_is_split_into_words_clitics_and_punctuation(text, tokens):
     assert " ".join(tokenize_english(text)) == tokens
 
 
-def test_chinese_is_simplified_lower_cased_and_cut():
+def test_chinese_is_simplified_lower_cased_and_split_into_words():
     assert chinese_tokenizer()("你要這件T恤　嗎？") == ("你", "要", "这件", "t", "恤", "吗", "？")
 
 
-def test_another_list_does_not_fit_the_splits(tmp_path):
+def test_a_file_that_does_not_fit_the_splits_is_an_error(tmp_path):
     (tmp_path / "zh-en").mkdir()
     line = "I am fine today.\t我今天很好。\tCC-BY 2.0 (France) Attribution: tatoeba.org #1 (A) & #2 (B (C))\n"
     path = tmp_path / "zh-en" / "cmn.txt"
@@ -56,7 +56,9 @@ def test_another_list_does_not_fit_the_splits(tmp_path):
     examples, note = read_tatoeba(path)
     assert [example.meta for example in examples] == [{"attribution": "#1 A & #2 B (C)"}]
     assert "1 repeated" in note
-    with pytest.raises(DataError, match="gives 1 pairs, but the splits are those of a list of 28,673"):
+    with pytest.raises(
+        DataError, match="contains 1 usable pairs, but the splits were made for a file with 28,673"
+    ):
         Tatoeba(tmp_path).examples("iid/dev")
 
 
@@ -67,7 +69,7 @@ def test_another_list_does_not_fit_the_splits(tmp_path):
         ("I am fine .\t我很好。\tme\n", "attribution like"),
     ],
 )
-def test_a_malformed_line_is_named(tmp_path, line, words):
+def test_a_malformed_line_is_an_error(tmp_path, line, words):
     path = tmp_path / "cmn.txt"
     path.write_text("I am here.\t我在这里。\t#1 (A) & #2 (B)\n" + line, encoding="utf-8")
     with pytest.raises(DataError, match=words) as caught:

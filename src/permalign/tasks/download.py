@@ -1,6 +1,6 @@
 """Download datasets.
 
-A file is written under a name that ends in ``.part``, and renamed once its checksum is verified, so that incomplete
+A file is downloaded under a name that ends in ``.part``, and renamed after its checksum is verified, so that incomplete
 files are never read. An interrupted download is resumed where it stopped.
 """
 
@@ -24,17 +24,17 @@ Progress = Callable[[RemoteFile, int], None]
 """Called with a file and the number of its bytes downloaded so far."""
 
 _CHUNK = 1 << 16
-_FINAL_ANSWERS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+_PERMANENT_ERRORS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Timeouts and retries.
+class RetryPolicy:
+    """How often to try a download, and how long to wait.
 
     Attributes:
-        timeout: the seconds without a byte after which a connection counts as stalled.
+        timeout: the number of seconds without any data after which a connection counts as stalled.
         attempts: the number of attempts, at least 1.
-        pause: the seconds before the second attempt; doubled for each further one.
+        pause: the number of seconds before the second attempt; it doubles with every further attempt.
     """
 
     timeout: float = 30.0
@@ -43,7 +43,7 @@ class Patience:
 
 
 class _AttemptFailedError(Exception):
-    """One attempt failed; unless it is ``final``, another one may succeed."""
+    """An attempt to download a file failed; another one may succeed unless the failure is ``final``."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -51,11 +51,11 @@ class _AttemptFailedError(Exception):
 
 
 class _RangeRefusedError(_AttemptFailedError):
-    """The server has fewer bytes than were downloaded already, so those belong to another file."""
+    """The server's file is smaller than the part downloaded before, which must belong to another file."""
 
 
 def find_download(name: str) -> Download:
-    """The download of a given name; an unknown name raises a `UsageError` that suggests the nearest."""
+    """Find a download by its name; an unknown name raises a `UsageError` that suggests the nearest one."""
     for download in DOWNLOADS:
         if download.name == name:
             return download
@@ -67,27 +67,33 @@ def fetch(
     data_dir: str | Path | None = None,
     *,
     progress: Progress | None = None,
-    patience: Patience | None = None,
+    retries: RetryPolicy | None = None,
 ) -> list[Path]:
-    """Download all files of a dataset to their folder; existing files are only verified.
+    """Download all files of a dataset to the data folder; returns their paths. Existing files are only verified.
+
+    Args:
+        download: the dataset.
+        data_dir: the data folder; None for the default.
+        progress: is called with the number of bytes received so far.
+        retries: timeouts and the number of attempts; None for the defaults.
 
     Raises:
-        PermalignError: a file cannot be downloaded, or a different file has its name. The message says which file to
-            place where.
+        PermalignError: a file cannot be downloaded, or a different file with the same name exists. The message says
+            where to place the file.
     """
     folder = data_root(data_dir) / download.folder
     return [
-        fetch_file(file, folder / file.name, progress or _no_progress, patience or Patience())
+        fetch_file(file, folder / file.name, progress or _no_progress, retries or RetryPolicy())
         for file in download.files
     ]
 
 
-def fetch_file(file: RemoteFile, path: Path, progress: Progress, patience: Patience) -> Path:
-    """Download one file to ``path``, unless it exists."""
+def fetch_file(file: RemoteFile, path: Path, progress: Progress, retries: RetryPolicy) -> Path:
+    """Download a file to ``path``; if it exists, only verify its checksum."""
     try:
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _try_repeatedly(file, path, progress, patience)
+            _download_with_retries(file, path, progress, retries)
         elif not path.is_file() or _sha256(path) != file.sha256:
             raise DataError(
                 "exists, but is not the expected file (its checksum differs). Remove it, and download again.",
@@ -100,59 +106,59 @@ def fetch_file(file: RemoteFile, path: Path, progress: Progress, patience: Patie
     return path
 
 
-def _try_repeatedly(file: RemoteFile, path: Path, progress: Progress, patience: Patience) -> None:
+def _download_with_retries(file: RemoteFile, path: Path, progress: Progress, retries: RetryPolicy) -> None:
     part = path.with_name(path.name + ".part")
-    for attempt in range(1, patience.attempts + 1):
+    for attempt in range(1, retries.attempts + 1):
         try:
-            _complete(file, part, progress, patience.timeout)
+            _finish_download(file, part, progress, retries.timeout)
         except _AttemptFailedError as failure:
-            if failure.final or attempt == patience.attempts:
-                raise _given_up(file, path, str(failure)) from None
-            time.sleep(patience.pause * 2 ** (attempt - 1))
+            if failure.final or attempt == retries.attempts:
+                raise _download_error(file, path, str(failure)) from None
+            time.sleep(retries.pause * 2 ** (attempt - 1))
         else:
             os.replace(part, path)
             return
 
 
-def _complete(file: RemoteFile, part: Path, progress: Progress, timeout: float) -> None:
-    """Download the missing rest of a file, and verify its checksum."""
-    have = part.stat().st_size if part.exists() else 0
-    if have > file.size:
+def _finish_download(file: RemoteFile, part: Path, progress: Progress, timeout: float) -> None:
+    """Download the missing bytes of a file, and verify its checksum."""
+    received = part.stat().st_size if part.exists() else 0
+    if received > file.size:
         part.unlink()
-        have = 0
-    if have < file.size:
+        received = 0
+    if received < file.size:
         try:
-            have = _download(file, part, have, progress, timeout)
+            received = _download(file, part, received, progress, timeout)
         except _RangeRefusedError:
             part.unlink(missing_ok=True)
             raise
-    if have < file.size:
-        raise _AttemptFailedError(f"the connection ended after {have:,} of {file.size:,} bytes")
-    if have > file.size or _sha256(part) != file.sha256:
+    if received < file.size:
+        raise _AttemptFailedError(f"the connection ended after {received:,} of {file.size:,} bytes")
+    if received > file.size or _sha256(part) != file.sha256:
         part.unlink()
         raise _AttemptFailedError("the server's file is not the expected one (its checksum differs)")
 
 
-def _download(file: RemoteFile, part: Path, have: int, progress: Progress, timeout: float) -> int:
-    """Append what the server sends to the part; returns its new size in bytes."""
-    with _open(file, have, timeout) as response:
-        if have and not _continues(response, have):
-            have = 0
-        with part.open("ab" if have else "wb") as stream:
-            progress(file, have)
-            while have <= file.size and (chunk := _read(response)):
+def _download(file: RemoteFile, part: Path, received: int, progress: Progress, timeout: float) -> int:
+    """Append what the server sends to the partial file; returns its new size in bytes."""
+    with _open(file, received, timeout) as response:
+        if received and not _continues(response, received):
+            received = 0
+        with part.open("ab" if received else "wb") as stream:
+            progress(file, received)
+            while received <= file.size and (chunk := _read(response)):
                 stream.write(chunk)
-                have += len(chunk)
-                progress(file, min(have, file.size))
+                received += len(chunk)
+                progress(file, min(received, file.size))
             stream.flush()
             os.fsync(stream.fileno())
-    return have
+    return received
 
 
-def _open(file: RemoteFile, have: int, timeout: float) -> HTTPResponse:
+def _open(file: RemoteFile, received: int, timeout: float) -> HTTPResponse:
     headers = {"User-Agent": f"permalign/{__version__}", "Accept-Encoding": "identity"}
-    if have:
-        headers["Range"] = f"bytes={have}-"
+    if received:
+        headers["Range"] = f"bytes={received}-"
     try:
         response: HTTPResponse = urlopen(Request(file.url, headers=headers), timeout=timeout)
         return response
@@ -161,18 +167,18 @@ def _open(file: RemoteFile, have: int, timeout: float) -> HTTPResponse:
         reason = f"the server answered {error.code} {error.reason}"
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise _RangeRefusedError(reason) from None
-        raise _AttemptFailedError(reason, final=error.code in _FINAL_ANSWERS) from None
+        raise _AttemptFailedError(reason, final=error.code in _PERMANENT_ERRORS) from None
     except (OSError, HTTPException) as error:
         raise _AttemptFailedError(
             str(getattr(error, "reason", "") or error or type(error).__name__)
         ) from None
 
 
-def _continues(response: HTTPResponse, have: int) -> bool:
-    """Whether the server sends only the rest of the file, from the requested byte on."""
+def _continues(response: HTTPResponse, received: int) -> bool:
+    """Whether the server sends the file from the requested byte on, and not from its beginning."""
     return response.status == HTTPStatus.PARTIAL_CONTENT and response.headers.get(
         "Content-Range", ""
-    ).startswith(f"bytes {have}-")
+    ).startswith(f"bytes {received}-")
 
 
 def _read(response: HTTPResponse) -> bytes:
@@ -189,12 +195,12 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _given_up(file: RemoteFile, path: Path, reason: str) -> PermalignError:
+def _download_error(file: RemoteFile, path: Path, reason: str) -> PermalignError:
     return PermalignError(
         f"Could not download {file.url}: {reason}.\n"
         f"Try again later, or get the file from elsewhere (sha256 {file.sha256}) and place it at {path}"
     )
 
 
-def _no_progress(file: RemoteFile, have: int) -> None:
-    """Ignore the progress."""
+def _no_progress(file: RemoteFile, received: int) -> None:
+    """Do not report the progress."""

@@ -1,7 +1,7 @@
 """The datasets that `permalign data fetch` can download: URLs pinned to a commit, checksums and licences.
 
-The package ships none of this data. Licences are quoted from the sources; whoever downloads the data decides whether
-they allow the intended use.
+The package does not contain any of this data. Licences are quoted from the sources; whoever downloads a dataset has to
+decide whether its licence permits the intended use.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ class RemoteFile:
     """One file to download.
 
     Attributes:
-        name: the path within the dataset's folder.
+        name: the path of the file within the dataset's folder.
         url: the URL, pinned to a commit.
-        sha256: the checksum.
+        sha256: the SHA-256 checksum of the file.
         size: the size in bytes.
     """
 
@@ -57,10 +57,10 @@ def _scan(name: str, sha256: str, size: int) -> RemoteFile:
     return RemoteFile(name, _github("brendenlake/SCAN", commit, f"simple_split/{name}"), sha256, size)
 
 
-def _geoquery(folder: str, name: str, sha256: str, size: int, home: str = "") -> RemoteFile:
+def _geoquery(folder: str, name: str, sha256: str, size: int, subfolder: str = "") -> RemoteFile:
     commit = "6261697c301c2ff228efc8b2a1a7af249d8caeae"
     url = _github("raymondhs/statnlp-sp-neural", commit, f"data/{folder}/{name}")
-    return RemoteFile(home + name, url, sha256, size)
+    return RemoteFile(subfolder + name, url, sha256, size)
 
 
 def _english_japanese(name: str, sha256: str, size: int) -> RemoteFile:
@@ -133,14 +133,14 @@ DOWNLOADS = (
                 "train-N600",
                 "ef61f24a37ab1d07123d1f2b45e17720002bf6e00b364b9a66c716755de6e3fe",
                 2917,
-                home="split-880/",
+                subfolder="split-880/",
             ),
             _geoquery(
                 _SPLIT_880,
                 "test",
                 "cc42fd0683ff8f1a7130e1dfb69d3b0b19281de5545b3a2b1386c365abe4b1c3",
                 1373,
-                home="split-880/",
+                subfolder="split-880/",
             ),
         ),
     ),

@@ -1,8 +1,8 @@
-"""Fully parenthesised arithmetic expressions in infix, prefix and postfix notation, and templates of them.
+"""Fully parenthesised arithmetic expressions in infix, prefix and postfix notation, and their shapes and templates.
 
-``E -> digit | ( E op E )``. The *derivation depth* is that of the tree with ``E -> N | ( E O E )``,
-``N -> digit``, ``O -> op``: the depth of the parentheses plus 3. A *shape* leaves out digits and operators, a
-*template* only the digits.
+The grammar is ``E -> digit | ( E op E )``. The *derivation depth* of an expression is the depth of its tree under the
+grammar ``E -> N | ( E O E )``, ``N -> digit``, ``O -> op``: the nesting of parentheses plus 3. A *shape* is an
+expression without its digits and operators, a *template* an expression without its digits.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ DEPTH_OF_A_DIGIT = 3
 """The derivation depth of an expression without parentheses."""
 
 Shape = None | tuple["Shape", "Shape"]
-"""The parentheses of an expression; a digit is None."""
+"""The arrangement of parentheses in an expression: a pair of shapes, or None for a digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Expression:
         return 1 + max(self.left.depth, self.right.depth)
 
     def tokens(self, notation: Notation) -> tuple[str, ...]:
-        """The tokens in one of the notations; the parentheses stay in place in all of them.
+        """The tokens in one of the notations; parentheses are written in all of them.
 
         >>> sum_ = Expression("+", Expression("1"), Expression("*", Expression("2"), Expression("3")))
         >>> "".join(sum_.tokens("infix")), "".join(sum_.tokens("prefix")), "".join(sum_.tokens("postfix"))
@@ -58,12 +58,12 @@ def read_infix(text: str) -> Expression:
     """Parse an expression in infix notation; each character is a token.
 
     Raises:
-        ValueError: the expression is not fully parenthesised, or has other characters; the message says where.
+        ValueError: the text is not a fully parenthesised expression; the message gives the position.
 
     >>> read_infix("(1+(2*3))").depth
     5
     """
-    finished: list[Expression] = []
+    operands: list[Expression] = []
     operators: list[str] = []
     expected = "operand"
     for position, token in enumerate(text, start=1):
@@ -75,22 +75,25 @@ def read_infix(text: str) -> Expression:
         if token == "(":
             if len(operators) == MAX_DEPTH:
                 raise ValueError(
-                    f"character {position} opens parenthesis {MAX_DEPTH + 1} inside one another."
+                    f"character {position} opens parenthesis {MAX_DEPTH + 1} inside one another; at most {MAX_DEPTH} "
+                    "are allowed."
                 )
             operators.append("(")
         elif token in DIGITS:
-            finished.append(Expression(token))
+            operands.append(Expression(token))
             expected = _after_operand(operators)
         elif kind == "operator":
             operators[-1] = token
             expected = "operand"
         else:
-            right, left = finished.pop(), finished.pop()
-            finished.append(Expression(operators.pop(), left, right))
+            right, left = operands.pop(), operands.pop()
+            operands.append(Expression(operators.pop(), left, right))
             expected = _after_operand(operators)
     if expected != "end":
-        raise ValueError(f"the expression ends after {len(text)} characters, before {_EXPECTED[expected]}.")
-    return finished[0]
+        raise ValueError(
+            f"the expression ends after {len(text)} characters, but {_EXPECTED[expected]} was expected."
+        )
+    return operands[0]
 
 
 _EXPECTED = {
@@ -102,19 +105,20 @@ _EXPECTED = {
 
 
 def _after_operand(operators: list[str]) -> str:
-    """What must follow an operand, depending on whether the innermost parenthesis already has its operator."""
+    """What must follow an operand, which depends on whether the innermost parenthesis already has an operator."""
     return "end" if not operators else "operator" if operators[-1] == "(" else "close"
 
 
 def shapes(depth: int) -> list[Shape]:
-    """All shapes of at most this derivation depth, shallow ones first.
+    """All shapes of at most the given derivation depth, shallow ones first.
 
-    There is 1 of depth 3, and with n of depth d there are 1 + n² of depth d + 1: 1, 2, 5, 26, 677, ...
+    There is 1 shape of depth 3; if there are n shapes of depth at most d, there are 1 + n² of depth at most d + 1. The
+    sequence is 1, 2, 5, 26, 677, ...
     """
-    found: list[Shape] = [None]
+    all_shapes: list[Shape] = [None]
     for _ in range(depth - DEPTH_OF_A_DIGIT):
-        found = [None, *((left, right) for left in found for right in found)]
-    return sorted(found, key=shape_depth)
+        all_shapes = [None, *((left, right) for left in all_shapes for right in all_shapes)]
+    return sorted(all_shapes, key=shape_depth)
 
 
 def shape_depth(shape: Shape) -> int:
@@ -132,7 +136,7 @@ def fill(shape: Shape, generator: Random) -> Expression:
 
 
 def template_count(depth: int) -> int:
-    """The number of templates (expressions with masked digits) of at most this derivation depth.
+    """The number of templates of at most the given derivation depth.
 
     >>> template_count(6)
     40805
@@ -144,14 +148,14 @@ def template_count(depth: int) -> int:
 
 
 def fill_template(number: int, depth: int, generator: Random) -> Expression:
-    """Template ``number`` of those of at most this derivation depth, with random digits.
+    """Fill a template with random digits; the template is given by its number among those of at most the given depth.
 
-    Number 0 is the single digit; the others are numbered by operator, left and right part.
+    Number 0 is a single digit; the other templates are numbered by operator, left operand and right operand.
     """
     if number == 0:
         return Expression(pick(DIGITS, generator))
-    parts = template_count(depth - 1)
-    number, right = divmod(number - 1, parts)
-    operator, left = divmod(number, parts)
+    num_operands = template_count(depth - 1)
+    number, right = divmod(number - 1, num_operands)
+    operator, left = divmod(number, num_operands)
     first = fill_template(left, depth - 1, generator)
     return Expression(OPERATORS[operator], first, fill_template(right, depth - 1, generator))

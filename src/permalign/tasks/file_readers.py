@@ -1,8 +1,8 @@
-"""Read text files line by line, strictly.
+"""Read text files line by line, with strict checks.
 
 Anything unexpected in a file (bytes that are not UTF-8, a byte order mark, Windows line ends, an empty line, a very
-long line, a missing column) raises a `DataError` that names the file and the line. Lines that are skipped on purpose
-are counted in the `TextFile` that is returned.
+long line, a missing column) raises a `DataError` that gives the file and the line. Empty lines are skipped only if the
+caller allows it, and are counted.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from permalign.errors import DataError
 
 MAXIMUM_LINE_BYTES = 1_000_000
-"""A longer line is not a sentence; most likely the file has lost its line ends."""
+"""The largest length of a line. A longer line is probably not a sentence, but a file whose line ends are lost."""
 
 _BYTE_ORDER_MARKS = {
     b"\xef\xbb\xbf": "UTF-8",
@@ -65,10 +65,10 @@ class Table:
     skipped: int
 
     def column(self, name: str) -> int:
-        """The index of a named column; a `DataError` if the header does not have it."""
+        """The index of the column with a given name; raises a `DataError` if there is none."""
         if name not in self.header:
-            found = ", ".join(self.header) or "no header"
-            raise DataError(f"there is no column {name!r} (found: {found}).", self.path, 1)
+            names = ", ".join(self.header) or "no header"
+            raise DataError(f"there is no column {name!r} (found: {names}).", self.path, 1)
         return self.header.index(name)
 
 
@@ -81,13 +81,13 @@ def read_text(
     """Read a UTF-8 file with Unix line ends; files whose names end in ``.gz`` are decompressed.
 
     Args:
-        path: the file.
-        blank: what to do with a line of white space: raise an error, skip and count it, or keep it (for files
-            that are aligned line by line).
+        path: the path of the file.
+        blank: what to do with an empty line: raise an error, skip and count it, or keep it (for files that are aligned
+            line by line).
         windows_line_ends: whether a carriage return may precede the line feed, as in some upstream files.
 
     Raises:
-        DataError: the file cannot be read as text; the message names the file and the line.
+        DataError: the file cannot be read as text; the message gives the file and the line.
     """
     path = Path(path)
     lines: list[Line] = []
@@ -95,7 +95,7 @@ def read_text(
     for line in _lines(path, windows_line_ends):
         if blank != "keep" and not line.text.strip():
             if blank == "error":
-                raise DataError("the line is empty. Remove it, or fill it.", path, line.number)
+                raise DataError("the line is empty. Remove it, or add its text.", path, line.number)
             skipped += 1
         else:
             lines.append(line)
@@ -109,16 +109,16 @@ def read_table(
     header: bool = False,
     blank: Literal["error", "skip"] = "error",
 ) -> Table:
-    """Read a tab-separated file (no quoting) where each line has the same number of columns.
+    """Read a tab-separated file, without quoting, whose lines all have the same number of columns.
 
     Args:
-        path: the file.
+        path: the path of the file.
         columns: the number of columns; by default that of the first line.
-        header: whether the first line has the names of the columns.
+        header: whether the first line contains the names of the columns.
         blank: whether to raise an error for an empty line, or to skip and count it.
 
     Raises:
-        DataError: a line has another number of columns, or the file cannot be read as text.
+        DataError: a line has a different number of columns, or the file cannot be read as text.
     """
     file = read_text(path, blank=blank)
     rows: list[Row] = []
@@ -135,7 +135,9 @@ def read_table(
         raise DataError("the file is empty; expected a header with the names of the columns.", file.path, 1)
     names = rows.pop(0).columns if header else ()
     if len(set(names)) != len(names):
-        raise DataError(f"two columns have the same name ({', '.join(names)}).", file.path, 1)
+        raise DataError(
+            f"two columns have the same name ({', '.join(names)}). Rename one of them.", file.path, 1
+        )
     return Table(file.path, names, rows, file.skipped)
 
 
@@ -161,7 +163,11 @@ def _open(path: Path) -> gzip.GzipFile | BufferedReader:
 
 
 def decode_line(raw: bytes, path: str | Path, number: int) -> str:
-    """Decode a line, given without its line end; the first failing check explains best what is wrong."""
+    """Decode a line, which is given without its line end.
+
+    Raises:
+        DataError: the line is not valid text. The first check that fails explains the problem best.
+    """
     if number == 1:
         for mark, encoding in _BYTE_ORDER_MARKS.items():
             if raw.startswith(mark):

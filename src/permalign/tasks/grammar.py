@@ -1,21 +1,21 @@
-"""A typed grammar of programs: linearise them without brackets, parse them, and list the tokens that may follow.
+"""A typed grammar of programs: it writes programs without brackets, parses them, and tells which tokens may follow.
 
-A `Rule` gives a function's result type and the types of its arguments; a function may have several rules
-(``loc_2`` of a state can be a city, a river or a place). A program is written as its functions in prefix
-order, without brackets. Some constants may be left out (GeoQuery's ``all``: ``river`` stands for
-``river(all)``); the types and the rule for parsing below restore them.
+A `Rule` gives the result type of a function and the types of its arguments; a function may have several rules
+(``loc_2`` of a state can be a city, a river or a place). A program is written as the sequence of its functions in
+prefix order, without brackets. Some constants may be left out (GeoQuery's ``all``: ``river`` stands for
+``river(all)``); parsing restores them.
 
-**How it works.** After a prefix of tokens, what must follow is a sequence of types, one for each argument not yet
-read; since functions have several rules, it is one of a set of such sequences. A `State` holds the set as a
-trie: for each type that may come next, the state after it. Since ``X A | X B = X (A | B)``, sets are merged
-exactly, so the trie has one branch for each type and does not grow with the number of ways to type the
-prefix. States are interned and cache their successors: a repeated step is a dictionary look-up, and a new one costs
-about as much as the trie has branches.
+**States.** After some tokens of a program, its remaining arguments must still be written: a sequence of types. Since
+functions have several rules, there may be several such sequences. A `State` represents this set of sequences as a trie:
+for each type that may come next, it has the state that follows. Sequences with a common beginning share it
+(``X A | X B = X (A | B)``), so the trie has one branch per type, and does not grow with the number of ways in which
+rules can be chosen for the tokens. States are interned and cache their successors, so that a repeated step is a
+dictionary look-up; a new step costs time proportional to the number of branches.
 
-**Parsing.** If several programs have the same tokens, compare their nodes in prefix order, constants that were left out
-included. At the first difference, the program with the constant that was left out wins, else the one with fewer
-arguments: a noun is closed as early as the rest allows. `Grammar.linearise` leaves out constants only if parsing
-restores the program, and otherwise writes them all, so `Grammar.read` always inverts it.
+**Parsing.** If several programs have the same tokens, their nodes are compared in prefix order, including constants
+that were left out. At the first difference, a program with a constant that was left out is preferred, or else the one
+with fewer arguments; so arguments end as early as possible. `Grammar.linearize` leaves out constants only if parsing
+restores the program, and otherwise writes all of them, so `Grammar.read` always inverts it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ from permalign.errors import excerpt
 from permalign.tasks.program import Program, from_preorder
 
 END: Final = "</s>"
-"""The end of the program, among the tokens that may follow."""
+"""The token that stands for the end of the program among the tokens that may follow."""
 
 
 class Rule(NamedTuple):
@@ -37,57 +37,60 @@ class Rule(NamedTuple):
 
 
 class GrammarError(ValueError):
-    """Tokens or a tree that are not a program of the grammar; the message says where, and what was expected."""
+    """Tokens or a tree are not a program of the grammar; the message gives the position and what was expected."""
 
 
 class State:
-    """What may follow the tokens read so far. States are created by a `Grammar` and are immutable.
+    """What may follow the tokens that were read so far. States are created by a `Grammar`, and are immutable.
 
     Attributes:
-        complete: whether the tokens so far are a program.
-        allowed: the tokens that may come next, including `END` if the program is complete. Each of them can be
-            continued to a program.
-        shortest: the smallest number of tokens that complete the program.
+        complete: whether the tokens so far are a complete program.
+        allowed: the tokens that may come next, including `END` if the program is complete. After each of them, the
+            program can still be completed.
+        shortest: the smallest number of further tokens that complete the program.
     """
 
     complete: bool
     allowed: frozenset[str]
     shortest: int
 
-    def __init__(self, grammar: "Grammar", finished: bool, rests: dict[str, "State"]) -> None:
+    def __init__(self, grammar: "Grammar", finished: bool, branches: dict[str, "State"]) -> None:
         self._grammar = grammar
-        self._finished = finished  # whether nothing need follow
-        self._rests = rests  # for each type that may come next, what may follow it
+        self._finished = finished  # whether the program may end here
+        self._branches = branches  # for each type that may come next, the state after it
         self._next: dict[str, State] = {}
         self._cost: dict[str, int] | None = None
-        self._reach: tuple[int, int] | None = None
-        skippable = [rest for kind, rest in rests.items() if kind in grammar._skippable]
-        # A constant may have been left out: where its type is expected, so is whatever follows it.
-        self._settled: tuple[State, ...] = (self, *(state for rest in skippable for state in rest._settled))
-        self.complete = finished or any(rest.complete for rest in skippable)
-        kinds = {kind for state in self._settled for kind in state._rests}
+        self._length_bits: tuple[int, int] | None = None  # the limit, and the lengths up to it as a bit mask
+        skippable = [state for kind, state in branches.items() if kind in grammar._skippable]
+        # Where a constant that may be left out is expected, the tokens after it are allowed as well.
+        self._alternatives: tuple[State, ...] = (
+            self,
+            *(state for skipped in skippable for state in skipped._alternatives),
+        )
+        self.complete = finished or any(state.complete for state in skippable)
+        kinds = {kind for state in self._alternatives for kind in state._branches}
         tokens = {token for kind in kinds for token in grammar._tokens_of[kind]}
         self.allowed = frozenset(tokens | {END} if self.complete else tokens)
-        lengths = [grammar._shortest[kind] + rest.shortest for kind, rest in rests.items()]
+        lengths = [grammar._shortest[kind] + state.shortest for kind, state in branches.items()]
         self.shortest = 0 if finished else min(lengths)
 
     def advance(self, token: str) -> "State":
-        """The state after one more token; a `GrammarError` if the token is not allowed here."""
+        """The state after one more token; raises a `GrammarError` if the token is not allowed."""
         state = self._next.get(token)
         if state is None:
             if token not in self.allowed or token == END:
                 raise GrammarError(f"{excerpt(token)} is not allowed here; expected {_listed(self.allowed)}.")
-            state = self._next[token] = self._grammar._after_token(self._settled, token)
+            state = self._next[token] = self._grammar._after_token(self._alternatives, token)
         return state
 
     def allowed_within(self, tokens: int) -> frozenset[str]:
-        """The tokens after which a program can still be finished in ``tokens`` tokens, counting this one.
+        """The next tokens with which the program can be completed in at most ``tokens`` tokens, including the next one.
 
-        A decoder that may write n tokens starts with ``allowed_within(n)``, continues with ``n - 1`` and never gets
-        stuck; at 0 only `END` is allowed, which does not count as a token.
+        A decoder that may write n tokens starts with ``allowed_within(n)`` and continues with ``n - 1``; it can always
+        complete the program. With 0, only `END` is allowed, which does not count as a token.
 
         Raises:
-            ValueError: no program is that short.
+            ValueError: the program cannot be completed in so few tokens.
         """
         if tokens < self.shortest:
             raise ValueError(f"{tokens} tokens are too few: the shortest program needs {self.shortest} more.")
@@ -97,9 +100,9 @@ class State:
         return fitting | {END} if self.complete else fitting
 
     def allowed_exactly(self, tokens: int) -> frozenset[str]:
-        """The tokens after which a program can still be finished in exactly ``tokens`` tokens, counting this one.
+        """The next tokens with which the program can be completed in exactly ``tokens`` tokens, including the next one.
 
-        Empty if no program has that length; with nothing left, `END` if the program is complete.
+        The set is empty if no program has that length. With 0, it contains `END` if the program is complete.
         """
         if tokens <= 0:
             return frozenset({END} if self.complete and tokens == 0 else ())
@@ -109,26 +112,26 @@ class State:
             if self.advance(token)._lengths(tokens) >> (tokens - 1) & 1
         )
 
-    def _lengths(self, most: int) -> int:
-        """Bit n is set if a program can be finished in n more tokens, for n up to at least ``most``."""
-        if self._reach is None or self._reach[0] < most:
-            most = max(most, 32)
-            self._reach = most, int(self._finished)
-            for kind, rest in self._rests.items():
-                ways = _sums(self._grammar._lengths_of(kind, most), rest._lengths(most), most)
-                self._reach = most, self._reach[1] | ways
-        return self._reach[1]
+    def _lengths(self, limit: int) -> int:
+        """A bit mask: bit n is set if the program can be completed in n more tokens, for n up to ``limit`` or more."""
+        if self._length_bits is None or self._length_bits[0] < limit:
+            limit = max(limit, 32)
+            self._length_bits = limit, int(self._finished)
+            for kind, state in self._branches.items():
+                lengths = _sums(self._grammar._lengths_of(kind, limit), state._lengths(limit), limit)
+                self._length_bits = limit, self._length_bits[1] | lengths
+        return self._length_bits[1]
 
 
 class Grammar:
-    """Programs whose result has one of the start types.
+    """The grammar of all programs whose result has one of the start types.
 
-    States are kept for the lifetime of the grammar; GeoQuery's programs need at most 200.
+    States are cached for the lifetime of the grammar; GeoQuery's programs need at most 200 of them.
 
     Args:
         start: the types of complete programs.
         rules: the rules, in any order.
-        optional: constants (functions without arguments) that may be left out of linearised programs.
+        optional: constants (functions without arguments) that may be left out when a program is written.
 
     >>> noun = [Rule("river", "River", ("All",)), Rule("river", "River", ("River",)), Rule("all", "All")]
     >>> both = [Rule("exclude", "River", ("River", "River")), Rule("mississippi", "River")]
@@ -137,7 +140,7 @@ class Grammar:
     >>> from permalign.tasks.program import bracketed
     >>> "".join(bracketed(grammar.read(tokens)))
     'exclude(river(all),mississippi)'
-    >>> grammar.linearise(grammar.read(tokens)) == tokens
+    >>> grammar.linearize(grammar.read(tokens)) == tokens
     True
     >>> sorted(grammar.follow(["exclude", "mississippi"]))
     ['exclude', 'mississippi', 'river']
@@ -164,14 +167,14 @@ class Grammar:
         self.initial = self._state(False, dict.fromkeys(self.start, finished))
 
     def restricted_to(self, tokens: Iterable[str]) -> "Grammar":
-        """The grammar of the programs that have only these tokens; optional constants need not be among them.
+        """The grammar of the programs that consist of the given tokens and of optional constants.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there is no such program.
         """
         known = {*tokens} | self.optional
         rules = [rule for rule in self.rules if rule.function in known]
-        finite: set[str] = set()  # types that have a program
+        finite: set[str] = set()  # the types that have at least one program
         while more := {rule.result for rule in rules if finite.issuperset(rule.arguments)} - finite:
             finite |= more
         rules = [rule for rule in rules if finite.issuperset(rule.arguments)]
@@ -182,18 +185,18 @@ class Grammar:
 
     @property
     def tokens(self) -> frozenset[str]:
-        """All tokens of programs."""
+        """All tokens that occur in programs."""
         return frozenset(self._rules_of)
 
     def follow(self, prefix: Sequence[str]) -> frozenset[str]:
         """The tokens that may follow a prefix, including `END` if it is a complete program.
 
-        A decoder is faster if it keeps states and uses `State.advance`.
+        In a decoder, it is faster to keep the state and to use `State.advance`.
         """
         return self.state(prefix).allowed
 
     def state(self, prefix: Sequence[str]) -> State:
-        """The state after these tokens; a `GrammarError` names the first token that is not allowed."""
+        """The state after some tokens; raises a `GrammarError` that gives the first token that is not allowed."""
         state = self.initial
         for position, token in enumerate(prefix, start=1):
             try:
@@ -202,27 +205,27 @@ class Grammar:
                 raise GrammarError(f"token {position}: {error}") from None
         return state
 
-    def linearise(self, program: Program) -> list[str]:
-        """The tokens of a program, from which `read` restores it.
+    def linearize(self, program: Program) -> list[str]:
+        """Write a program as tokens, from which `read` restores it.
 
         Raises:
-            GrammarError: the program is not well typed, or its tokens are read as another program (possible if
-                functions take varying numbers of arguments).
+            GrammarError: the program is not well typed, or its tokens would be parsed as a different program (which is
+                possible if a function may have different numbers of arguments).
         """
         nodes = [(node.function, len(node.arguments)) for node in program.nodes()]
         self._check_types(nodes)
-        written = [function for function, _ in nodes]
-        for tokens in ([function for function in written if function not in self.optional], written):
+        functions = [function for function, _ in nodes]
+        for tokens in ([function for function in functions if function not in self.optional], functions):
             if self._accepts(self.initial, tokens) and self._read(tokens) == nodes:
                 return tokens
-        raise GrammarError(f"the tokens {excerpt(' '.join(written))} are read as another program.")
+        raise GrammarError(f"the tokens {excerpt(' '.join(functions))} are parsed as another program.")
 
     def read(self, tokens: Sequence[str]) -> Program:
-        """Parse tokens; see the module's docstring for the choice among several programs.
+        """Parse tokens; if several programs have these tokens, the module's docstring says which one is returned.
 
         Raises:
             GrammarError: the tokens are not a program. The message gives the position (from 1) of the first token that
-                is not allowed, and what is.
+                is not allowed, and the tokens that are.
         """
         state = self.state(tokens)
         if not state.complete:
@@ -239,10 +242,10 @@ class Grammar:
         return state.complete
 
     def _read(self, tokens: Sequence[str]) -> list[tuple[str, int]]:
-        """The nodes of the preferred program, each with its number of arguments; the tokens must be parseable."""
+        """The nodes of the preferred program, each with its number of arguments; the tokens must be a program."""
         state, position = self.initial, 0
         nodes: list[tuple[str, int]] = []
-        while position < len(tokens) or state._rests:
+        while position < len(tokens) or state._branches:
             choices = [(function, 0, position) for function in sorted(self.optional)]
             if position < len(tokens):
                 function = tokens[position]
@@ -253,7 +256,7 @@ class Grammar:
                 for function, arity, after in choices
                 if (following := self._after_node((state,), function, arity))
             ]
-            # Since the tokens are parseable, some choice leads to the end; so the last one need not be tried.
+            # The tokens are a program, so at least one choice leads to its end, and the last one need not be tried.
             fitting = (choice for choice in possible[:-1] if self._accepts(choice[2], tokens[choice[1] :]))
             node, position, state = next(fitting, possible[-1])
             nodes.append(node)
@@ -274,54 +277,56 @@ class Grammar:
     def _after_token(self, states: Iterable[State], token: str) -> State:
         state = self._after_node(states, token)
         if state is None:
-            raise AssertionError(f"{token!r} was allowed but leads nowhere")
+            raise AssertionError(f"{token!r} was allowed, but there is no state after it")
         return state
 
     def _after_node(self, states: Iterable[State], function: str, arity: int | None = None) -> State | None:
-        """The state after a function with this number of arguments (or any) in any of the given states."""
+        """The state after a function with ``arity`` arguments (None for any number) in any of the given states."""
         after: State | None = None
         for state in states:
             for rule in self._rules_of.get(function, ()):
-                if rule.result in state._rests and arity in {None, len(rule.arguments)}:
-                    reached = state._rests[rule.result]
+                if rule.result in state._branches and arity in {None, len(rule.arguments)}:
+                    reached = state._branches[rule.result]
                     for argument in reversed(rule.arguments):
                         reached = self._state(False, {argument: reached})
                     after = reached if after is None else self._union(after, reached)
         return after
 
     def _union(self, first: State, second: State) -> State:
+        """The state in which everything may follow that may follow in one of the two states."""
         if first is second:
             return first
         if (first, second) not in self._unions:
-            rests = dict(first._rests)
-            for kind, rest in second._rests.items():
-                rests[kind] = self._union(rests[kind], rest) if kind in rests else rest
-            self._unions[first, second] = self._state(first._finished or second._finished, rests)
+            branches = dict(first._branches)
+            for kind, state in second._branches.items():
+                branches[kind] = self._union(branches[kind], state) if kind in branches else state
+            self._unions[first, second] = self._state(first._finished or second._finished, branches)
         return self._unions[first, second]
 
-    def _state(self, finished: bool, rests: dict[str, State]) -> State:
-        """The interned state with these contents."""
-        key = (finished, frozenset(rests.items()))
+    def _state(self, finished: bool, branches: dict[str, State]) -> State:
+        """The state with the given branches; it is created only once."""
+        key = (finished, frozenset(branches.items()))
         if key not in self._states:
-            self._states[key] = State(self, finished, rests)
+            self._states[key] = State(self, finished, branches)
         return self._states[key]
 
-    def _lengths_of(self, kind: str, most: int) -> int:
-        """Bit n is set if a program of this type has n tokens, for n up to ``most``."""
-        if most not in self._length_sets:
+    def _lengths_of(self, kind: str, limit: int) -> int:
+        """A bit mask: bit n is set if a program of this type has n tokens, for n up to ``limit``."""
+        if limit not in self._length_sets:
             lengths = dict.fromkeys(self._tokens_of, 0)
-            before: dict[str, int] = {}
-            while lengths != before:
-                before = dict(lengths)
+            previous: dict[str, int] = {}
+            while lengths != previous:
+                previous = dict(lengths)
                 for rule in self.rules:
-                    ways = 1 if rule.function in self.optional else 2  # no token, or one
+                    # Bit 0: the function is left out; bit 1: it is written as one token.
+                    rule_lengths = 0b01 if rule.function in self.optional else 0b10
                     for argument in rule.arguments:
-                        ways = _sums(ways, lengths[argument], most)
+                        rule_lengths = _sums(rule_lengths, lengths[argument], limit)
                     if rule.function in self.optional:
-                        ways |= 2  # or written
-                    lengths[rule.result] |= ways
-            self._length_sets[most] = lengths
-        return self._length_sets[most][kind]
+                        rule_lengths |= 0b10
+                    lengths[rule.result] |= rule_lengths
+            self._length_sets[limit] = lengths
+        return self._length_sets[limit][kind]
 
     def _check_optional(self) -> None:
         for function in self.optional:
@@ -334,7 +339,7 @@ class Grammar:
         """The smallest number of tokens of any program of each type, by fixed-point iteration.
 
         Raises:
-            ValueError: a type has no finite program, so a decoder could be led into a dead end.
+            ValueError: a type has no finite program, so that a decoder could not complete every program.
         """
         shortest: dict[str, int] = {}
         changed = True
@@ -342,8 +347,8 @@ class Grammar:
             changed = False
             for rule in self.rules:
                 if all(kind in shortest for kind in rule.arguments):
-                    own = 0 if rule.function in self.optional else 1
-                    length = own + sum(shortest[kind] for kind in rule.arguments)
+                    own_length = 0 if rule.function in self.optional else 1
+                    length = own_length + sum(shortest[kind] for kind in rule.arguments)
                     if length < shortest.get(rule.result, length + 1):
                         shortest[rule.result] = length
                         changed = True
@@ -353,18 +358,18 @@ class Grammar:
         return shortest
 
 
-def _sums(first: int, second: int, most: int) -> int:
-    """The sums up to ``most`` of one number from each set; sets are bit masks."""
+def _sums(first: int, second: int, limit: int) -> int:
+    """All sums of a number from each of two sets, up to ``limit``; sets of numbers are bit masks."""
     sums, shift = 0, 0
     while first:
         if first & 1:
             sums |= second << shift
         first >>= 1
         shift += 1
-    return sums & ((1 << (most + 1)) - 1)
+    return sums & ((1 << (limit + 1)) - 1)
 
 
 def _listed(names: Iterable[str], max_length: int = 8) -> str:
     quoted = [repr(name) if name != END else "the end" for name in sorted(names)]
-    others = [f"{len(quoted) - max_length} others"] if len(quoted) > max_length else []
-    return " or ".join(filter(None, [", ".join(quoted[:max_length]), *others]))
+    remaining = [f"{len(quoted) - max_length} others"] if len(quoted) > max_length else []
+    return " or ".join(filter(None, [", ".join(quoted[:max_length]), *remaining]))

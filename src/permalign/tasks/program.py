@@ -1,34 +1,34 @@
-"""Programs as trees, and their notation with brackets.
+"""Programs as trees, and a notation with brackets.
 
-The same parser reads ``after ( twice ( jump ) , walk ( around , left ) )`` and, once tokenised, FunQL such as
-``answer(city(loc_2(stateid('texas'))))``.
+The notation is that of SCAN's programs, such as ``after ( twice ( jump ) , walk ( around , left ) )``, and of tokenised
+FunQL, such as ``answer(city(loc_2(stateid('texas'))))``.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 MAX_DEPTH = 200
-"""The deepest nesting that is accepted, since recursion has its limits."""
+"""The largest nesting depth that is accepted, because Python limits the depth of recursion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A function applied to programs; without arguments, a constant."""
+    """A function applied to programs; a function without arguments is a constant."""
 
     function: str
     arguments: tuple["Program", ...] = ()
 
     def nodes(self) -> Iterator["Program"]:
-        """All nodes of the program, a function before its arguments, from left to right.
+        """Yield all nodes of the program in prefix order: every function before its arguments.
 
         >>> [node.function for node in Program("and", (Program("run"), Program("jump"))).nodes()]
         ['and', 'run', 'jump']
         """
-        waiting = [self]
-        while waiting:
-            node = waiting.pop()
+        stack = [self]
+        while stack:
+            node = stack.pop()
             yield node
-            waiting.extend(reversed(node.arguments))
+            stack.extend(reversed(node.arguments))
 
     @property
     def depth(self) -> int:
@@ -37,42 +37,42 @@ class Program:
         >>> Program("and", (Program("run"), Program("twice", (Program("jump"),)))).depth
         3
         """
-        depth, level = 0, [self]
-        while level:
+        depth, nodes = 0, [self]
+        while nodes:
             depth += 1
-            level = [argument for node in level for argument in node.arguments]
+            nodes = [argument for node in nodes for argument in node.arguments]
         return depth
 
 
 def from_preorder(symbols: Sequence[tuple[str, int]]) -> Program:
-    """Build a program from pairs of function and number of arguments, in the order of `Program.nodes`.
+    """Build a program from its functions and their numbers of arguments, in the order of `Program.nodes`.
 
     >>> " ".join(bracketed(from_preorder([("and", 2), ("run", 0), ("jump", 0)])))
     'and ( run , jump )'
     """
-    finished: list[Program] = []
+    stack: list[Program] = []
     for function, arity in reversed(symbols):
-        if arity > len(finished):
+        if arity > len(stack):
             raise ValueError(
-                f"{function!r} needs {arity} arguments, but only {len(finished)} programs follow it."
+                f"{function!r} needs {arity} arguments, but only {len(stack)} programs follow it."
             )
-        arguments = tuple(finished.pop() for _ in range(arity))
-        finished.append(Program(function, arguments))
-    if len(finished) != 1:
-        raise ValueError(f"the symbols form {len(finished)} programs; expected exactly one.")
-    return finished[0]
+        arguments = tuple(stack.pop() for _ in range(arity))
+        stack.append(Program(function, arguments))
+    if len(stack) != 1:
+        raise ValueError(f"the symbols form {len(stack)} programs; expected exactly one.")
+    return stack[0]
 
 
 def bracketed(program: Program) -> list[str]:
-    """The tokens of a program with its arguments in brackets, separated by commas.
+    """Write a program as tokens, with its arguments in brackets and separated by commas.
 
     >>> " ".join(bracketed(Program("and", (Program("run"), Program("twice", (Program("jump"),))))))
     'and ( run , twice ( jump ) )'
     """
     tokens = [program.function]
     if program.arguments:
-        for before, argument in zip("(" + "," * len(program.arguments), program.arguments, strict=False):
-            tokens += [before, *bracketed(argument)]
+        for separator, argument in zip("(" + "," * len(program.arguments), program.arguments, strict=False):
+            tokens += [separator, *bracketed(argument)]
         tokens.append(")")
     return tokens
 
@@ -81,7 +81,7 @@ def read_bracketed(tokens: Sequence[str]) -> Program:
     """Parse the tokens that `bracketed` returns.
 
     Raises:
-        ValueError: brackets or commas are misplaced; the message gives the position of the token.
+        ValueError: a bracket or a comma is misplaced; the message gives the position of the token.
 
     >>> read_bracketed("and ( run , jump )".split()) == Program("and", (Program("run"), Program("jump")))
     True
@@ -90,9 +90,11 @@ def read_bracketed(tokens: Sequence[str]) -> Program:
         ...
     ValueError: the bracket opened by token 2 is never closed.
     """
-    names: list[str] = []  # the functions whose brackets are open, from the outside in
-    opened: list[int] = []  # where, counted from 1
-    arguments: list[list[Program]] = [[]]  # what has been read inside each, and outside all
+    names: list[str] = []  # the functions whose brackets are open, the outermost first
+    opened: list[int] = []  # the positions of these brackets, counted from 1
+    arguments: list[list[Program]] = [
+        []
+    ]  # the programs read so far outside all brackets, and inside each of them
     expect_name = True
     for position, token in enumerate(tokens, start=1):
         if expect_name != (token not in {"(", ")", ","}):
@@ -104,7 +106,10 @@ def read_bracketed(tokens: Sequence[str]) -> Program:
             expect_name = False
         elif token == "(" and not arguments[-1][-1].arguments:
             if len(names) == MAX_DEPTH:
-                raise ValueError(f"token {position} opens bracket {MAX_DEPTH + 1} inside one another.")
+                raise ValueError(
+                    f"token {position} opens bracket {MAX_DEPTH + 1} inside one another; at most {MAX_DEPTH} are "
+                    "allowed."
+                )
             names.append(arguments[-1].pop().function)
             opened.append(position)
             arguments.append([])

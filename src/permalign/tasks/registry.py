@@ -1,7 +1,7 @@
-"""All tasks by name.
+"""All tasks, by name.
 
-The options of a task are the parameters of its class, under the same names on the command line, in configuration files
-and in Python.
+The options of a task are the parameters of its class; they have the same names on the command line, in configuration
+files and in Python.
 """
 
 import inspect
@@ -31,7 +31,7 @@ TASKS: dict[str, type[Task]] = {task.name: task for task in _TASK_CLASSES}
 
 
 def get_task(name: str, **options: object) -> Task:
-    """Create a task, without reading its data yet.
+    """Create a task by its name; its data is not read yet.
 
     >>> get_task("en-jp")
     Traceback (most recent call last):
@@ -39,7 +39,7 @@ def get_task(name: str, **options: object) -> Task:
     permalign.errors.UsageError: unknown task 'en-jp'; did you mean 'en-ja'? ...
 
     Raises:
-        UsageError: the task, an option or a value does not exist, or a required option is missing.
+        UsageError: the task or an option is unknown, a value is invalid, or a required option is missing.
     """
     task = TASKS.get(name)
     if task is None:
@@ -47,8 +47,8 @@ def get_task(name: str, **options: object) -> Task:
     known = task_options(name)
     for option in options:
         if option not in known:
-            takes = ", ".join(map(_flag, known)) or "none"
-            raise UsageError(f"the task {name} has no option {_flag(option)}; choose from: {takes}.")
+            choices = ", ".join(map(_flag, known)) or "none"
+            raise UsageError(f"the task {name} has no option {_flag(option)}; choose from: {choices}.")
     missing = [_flag(option) for option, required in known.items() if required and option not in options]
     if missing:
         raise UsageError(f"the task {name} needs {' and '.join(missing)}.")
@@ -59,7 +59,7 @@ def get_task(name: str, **options: object) -> Task:
 
 
 def task_options(name: str) -> dict[str, bool]:
-    """The options of a task, each with whether it is required."""
+    """The names of a task's options; the value is true if the option is required."""
     parameters = inspect.signature(TASKS[name]).parameters.values()
     return {parameter.name: parameter.default is parameter.empty for parameter in parameters}
 

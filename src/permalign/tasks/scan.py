@@ -1,4 +1,4 @@
-"""SCAN-SP: SCAN's commands with programs, not actions, as targets."""
+"""The task SCAN-SP: the commands of SCAN, with programs instead of actions as targets."""
 
 from collections.abc import Sequence
 from functools import cache, cached_property
@@ -16,19 +16,21 @@ from permalign.tasks.seeded_random import shuffled
 
 TRAIN_FILE, TEST_FILE = "tasks_train_simple.txt", "tasks_test_simple.txt"
 _TEST_SIZE = 4_182
-_LONGEST_TRAINING_COMMAND = 5
+_MAX_TRAIN_LENGTH = 5
 _PARTS = ("train", "dev", "test")
 
 
 class ScanSP(Task):
-    """Commands to programs without brackets, all generated; the published IID split needs its files.
+    """Commands to programs, which are written without brackets.
 
-    IID is SCAN's simple split; a random fifth of the training commands is used for development. LEN trains on commands
-    of up to 5 words; the longer ones are divided into dev and test (always the same, whatever the seed).
+    All commands are generated from the grammar; the files of SCAN are needed only for its published split. IID is
+    SCAN's simple split if the files exist, and otherwise a random split of the same size; a random fifth of the
+    training commands is used for development. LEN trains on commands of up to 5 words, and divides the longer ones into
+    dev and test, independently of the seed.
 
     Args:
-        data_dir: the folder with ``scan/tasks_train_simple.txt`` and ``scan/tasks_test_simple.txt``.
-        seed: the seed of the development set, and without the files of the test set.
+        data_dir: the data folder, which may contain ``scan/tasks_train_simple.txt`` and ``scan/tasks_test_simple.txt``.
+        seed: the seed of the IID development set and, if the files do not exist, of the IID test set.
     """
 
     name = "scan-sp"
@@ -63,11 +65,11 @@ class ScanSP(Task):
         return [all_examples()[command] for command in self._commands_of[split]]
 
     def answer(self, example: Example, output: Sequence[str]) -> str:
-        """The program with its brackets."""
+        """The program that an output stands for, with its brackets."""
         return " ".join(bracketed(program_grammar().read(output)))
 
     def execute(self, output: Sequence[str], example: Example) -> tuple[str, ...]:
-        """The actions of a program; a `GrammarError` if the output is not a program."""
+        """Execute an output; returns its actions, and raises a `GrammarError` if it is not a program."""
         return execute(program_grammar().read(output))
 
     @cached_property
@@ -80,16 +82,17 @@ class ScanSP(Task):
             train, test = order[_TEST_SIZE:], order[:_TEST_SIZE]
         order = shuffled(train, generator)
         development = set(order[: len(order) // 5])
-        short = [c for c, e in all_examples().items() if len(e.source) <= _LONGEST_TRAINING_COMMAND]
-        long = [c for c, e in all_examples().items() if len(e.source) > _LONGEST_TRAINING_COMMAND]
-        halves = shuffled(long, Random(0))
+        lengths = {command: len(example.source) for command, example in all_examples().items()}
+        short = [command for command, length in lengths.items() if length <= _MAX_TRAIN_LENGTH]
+        long = [command for command, length in lengths.items() if length > _MAX_TRAIN_LENGTH]
+        long = shuffled(long, Random(0))
         return {
             "iid/train": [command for command in train if command not in development],
             "iid/dev": [command for command in train if command in development],
             "iid/test": test,
             "len/train": short,
-            "len/dev": halves[: len(halves) // 2],
-            "len/test": halves[len(halves) // 2 :],
+            "len/dev": long[: len(long) // 2],
+            "len/test": long[len(long) // 2 :],
         }
 
     @property
@@ -111,7 +114,7 @@ class ScanSP(Task):
         return train, test
 
     def _read(self, path: Path, seen: set[str]) -> list[str]:
-        """Read the commands of a file; each is checked against the grammar and against its actions."""
+        """Read the commands of a file, and check that the grammar has each of them, with the same actions."""
         commands_read = []
         for number, text in read_text(path).lines:
             command, separator, actions = text.removeprefix("IN: ").partition(" OUT: ")
@@ -124,7 +127,7 @@ class ScanSP(Task):
             if actions.rstrip() != expected:
                 raise DataError(f"the actions of {command!r} should be {expected!r}.", path, number)
             if command in seen:
-                raise DataError(f"{command!r} occurs twice.", path, number)
+                raise DataError(f"{command!r} occurs twice in the training and test files.", path, number)
             seen.add(command)
             commands_read.append(command)
         return commands_read
@@ -132,9 +135,9 @@ class ScanSP(Task):
 
 @cache
 def all_examples() -> dict[str, Example]:
-    """Every command, in alphabetical order, with its example."""
+    """The example of every command, in alphabetical order of the commands."""
     grammar = program_grammar()
     return {
-        " ".join(command): Example(command, tuple(grammar.linearise(program)), str(number))
+        " ".join(command): Example(command, tuple(grammar.linearize(program)), str(number))
         for number, (command, program) in enumerate(commands().items())
     }

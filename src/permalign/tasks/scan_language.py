@@ -1,4 +1,4 @@
-"""The language of SCAN: all 20,910 commands, their programs, and what a program does.
+"""The language of SCAN: all 20,910 commands, their programs, and the actions that programs stand for.
 
 Commands (Lake and Baroni, 2018)::
 
@@ -6,8 +6,8 @@ Commands (Lake and Baroni, 2018)::
     V -> U | A left | A right | A M left | A M right      (A = U or turn; U = walk, look, run, jump)
     M -> opposite | around
 
-A program says the same with the function first, and so do its tokens: ``jump twice after walk around left``
-is ``after ( twice ( jump ) , walk ( around , left ) )``, without brackets
+The program of a command has the same words, with every function before its arguments: the program of ``jump twice after
+walk around left`` is ``after ( twice ( jump ) , walk ( around , left ) )``. Models write it without brackets, as
 ``after twice jump walk around left``.
 """
 
@@ -26,18 +26,22 @@ _CONJUNCTIONS = ("and", "after")
 
 @cache
 def program_grammar() -> Grammar:
-    """The grammar of the programs: exactly 20,910, one for each command.
+    """The grammar of programs; it has exactly 20,910 programs, one for each command.
 
     >>> sorted(program_grammar().follow(["after", "turn"]))
     ['around', 'left', 'opposite', 'right']
     """
-    phrase = ("Phrase", "Sentence", "Command")  # one of the former may stand for one of the latter
+    levels = (
+        "Phrase",
+        "Sentence",
+        "Command",
+    )  # every phrase is also a sentence, and every sentence a command
     rules = [Rule(turn, "Direction") for turn in _TURNS] + [Rule(manner, "Manner") for manner in _MANNERS]
-    for result in phrase:
+    for result in levels:
         for action in _ACTIONS:
             rules += [Rule(action, result, ("Direction",)), Rule(action, result, ("Manner", "Direction"))]
         rules += [Rule(action, result) for action, movement in _ACTIONS.items() if movement]
-    for result, repetition in product(phrase[1:], _REPETITIONS):
+    for result, repetition in product(levels[1:], _REPETITIONS):
         rules.append(Rule(repetition, result, ("Phrase",)))
     rules += [Rule(conjunction, "Command", ("Sentence", "Sentence")) for conjunction in _CONJUNCTIONS]
     return Grammar(["Command"], rules)
@@ -46,11 +50,11 @@ def program_grammar() -> Grammar:
 def commands() -> dict[tuple[str, ...], Program]:
     """Every command with its program, in alphabetical order of the commands."""
     sentences = _sentences()
-    found = dict(sentences)
+    programs = dict(sentences)
     for conjunction in _CONJUNCTIONS:
         for (first, first_program), (second, second_program) in product(sentences.items(), repeat=2):
-            found[(*first, conjunction, *second)] = Program(conjunction, (first_program, second_program))
-    return dict(sorted(found.items(), key=lambda pair: " ".join(pair[0])))
+            programs[(*first, conjunction, *second)] = Program(conjunction, (first_program, second_program))
+    return dict(sorted(programs.items(), key=lambda pair: " ".join(pair[0])))
 
 
 def _sentences() -> dict[tuple[str, ...], Program]:
@@ -59,15 +63,15 @@ def _sentences() -> dict[tuple[str, ...], Program]:
         modifiers = [(turn,) for turn in _TURNS] + list(product(_MANNERS, _TURNS))
         for modifier in [(), *modifiers] if movement else modifiers:
             phrases[(action, *modifier)] = Program(action, tuple(Program(word) for word in modifier))
-    found = dict(phrases)
+    sentences = dict(phrases)
     for repetition in _REPETITIONS:
         for words, program in phrases.items():
-            found[(*words, repetition)] = Program(repetition, (program,))
-    return found
+            sentences[(*words, repetition)] = Program(repetition, (program,))
+    return sentences
 
 
 def execute(program: Program) -> tuple[str, ...]:
-    """The actions a program stands for.
+    """The actions that a program stands for.
 
     >>> execute(program_grammar().read("after turn opposite left twice walk right".split()))
     ('I_TURN_RIGHT', 'I_WALK', 'I_TURN_RIGHT', 'I_WALK', 'I_TURN_LEFT', 'I_TURN_LEFT')

@@ -1,4 +1,4 @@
-"""Statistics of a task's splits: sizes, lengths, vocabularies, and the share of unseen tokens."""
+"""Statistics of a task's splits: sizes, lengths, vocabulary sizes, and the share of unseen tokens."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ class SideStatistics:
         mean_length: the average number of tokens in a sentence.
         max_length: the number of tokens in the longest sentence.
         vocab_size: the number of distinct tokens.
-        unseen: the share of tokens that do not occur in the condition's training split; None if it has none.
+        unseen: the share of tokens that do not occur in the training split of the same condition; None if the condition
+            has no training split.
     """
 
     mean_length: float
@@ -25,7 +26,7 @@ class SideStatistics:
 
 @dataclass(frozen=True, slots=True)
 class SplitStatistics:
-    """Statistics of one split."""
+    """The size of a split, and statistics of its sources and targets."""
 
     split: str
     examples: int
@@ -35,15 +36,15 @@ class SplitStatistics:
 
 def task_statistics(task: Task) -> list[SplitStatistics]:
     """The statistics of every split."""
-    known: dict[str, tuple[set[str], set[str]]] = {}
-    result = []
+    training_vocabularies: dict[str, tuple[set[str], set[str]]] = {}
+    statistics = []
     for split in task.splits:
         examples = task.examples(split)
         condition, _, part = split.partition("/")
         if part == "train":
-            known[condition] = _types(examples)
-        sources, targets = known.get(condition, (None, None))
-        result.append(
+            training_vocabularies[condition] = _vocabularies(examples)
+        sources, targets = training_vocabularies.get(condition, (None, None))
+        statistics.append(
             SplitStatistics(
                 split,
                 len(examples),
@@ -51,10 +52,10 @@ def task_statistics(task: Task) -> list[SplitStatistics]:
                 _side([example.target for example in examples], targets),
             )
         )
-    return result
+    return statistics
 
 
-def _types(examples: Iterable[Example]) -> tuple[set[str], set[str]]:
+def _vocabularies(examples: Iterable[Example]) -> tuple[set[str], set[str]]:
     sources: set[str] = set()
     targets: set[str] = set()
     for example in examples:

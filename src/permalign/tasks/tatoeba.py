@@ -1,8 +1,9 @@
-"""Chinese to English from Tatoeba, a free substitute for FBIS.
+"""The task tatoeba: Chinese to English, a free substitute for FBIS.
 
-The upstream list (cmn.txt: English, Chinese, attribution) is raw text, so it is preprocessed here: traditional
-characters become simplified ones, both sides are lower-cased, Chinese is segmented by jieba, English is split into
-words, clitics and punctuation. Pairs that are too short, too long or repeated are left out and counted.
+The upstream file ``cmn.txt`` (with columns for English, Chinese and the attribution) contains raw text, which is
+preprocessed here: traditional characters become simplified ones, both sides are lower-cased, Chinese is segmented by
+jieba, and English is split into words, clitics and punctuation. Pairs that are too short, too long or repeated are left
+out and counted.
 """
 
 import logging
@@ -38,10 +39,11 @@ _ATTRIBUTION = re.compile(r"#(\d+) \((.*?)\) & #(\d+) \((.*)\)$")
 
 
 class Tatoeba(PartitionedTask):
-    """28,673 everyday sentences with their authors in ``meta["attribution"]`` (CC-BY asks to name them).
+    """28,673 pairs of everyday sentences; their authors, whom the licence CC-BY requires to name, are in ``meta``.
 
-    ``iid`` has 500 dev and 500 test pairs, none of whose sentences occur in train; ``len`` trains on English sentences
-    of at most 12 tokens, and divides the 1,158 longer pairs into dev and test. An example's id is its index among all.
+    ``iid`` has 500 dev and 500 test pairs, whose sentences do not occur in train. ``len`` trains on pairs with at most
+    12 English tokens, and divides the 1,158 longer pairs into dev and test. The id of an example is its index among all
+    pairs, and ``meta["attribution"]`` names its authors.
     """
 
     name = "tatoeba"
@@ -61,15 +63,15 @@ class Tatoeba(PartitionedTask):
         }
         if len(examples) != RELEASED_SIZE or long != {*partitions["len"]["dev"], *partitions["len"]["test"]}:
             raise DataError(
-                f"gives {len(examples):,} pairs, but the splits are those of a list of {RELEASED_SIZE:,}. "
-                "Remove it and run `permalign data fetch tatoeba`.",
+                f"contains {len(examples):,} usable pairs, but the splits were made for a file with {RELEASED_SIZE:,}. "
+                "Remove it, and run `permalign data fetch tatoeba`.",
                 path,
             )
         return PartitionedExamples(examples, partitions, (note,))
 
 
 def read_tatoeba(path: Path) -> tuple[list[Example], str]:
-    """Preprocess every pair of cmn.txt; returns the examples and a note on what was left out."""
+    """Read and preprocess all pairs of cmn.txt; returns the examples and a note on what was left out."""
     tokenize_chinese = chinese_tokenizer()
     examples: list[Example] = []
     seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
@@ -89,7 +91,7 @@ def read_tatoeba(path: Path) -> tuple[list[Example], str]:
 
 
 def tokenize_english(text: str) -> tuple[str, ...]:
-    """Lower-cased words, clitics and punctuation marks.
+    """Split English text into lower-cased words, clitics and punctuation marks.
 
     >>> tokenize_english("I'm left-handed, don’t you know?")
     ('i', "'m", 'left-handed', ',', 'don', "'t", 'you', 'know', '?')
@@ -98,13 +100,15 @@ def tokenize_english(text: str) -> tuple[str, ...]:
 
 
 def chinese_tokenizer() -> Callable[[str], tuple[str, ...]]:
-    """A function from Chinese text to simplified, lower-cased words.
+    """Return a function that splits Chinese text into simplified, lower-cased words.
 
     Raises:
         PermalignError: jieba or opencc is not installed.
     """
     try:
-        with warnings.catch_warnings(action="ignore"):  # newer Pythons warn of both libraries' own code
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # newer versions of Python warn about the code of both libraries
             import jieba
             import opencc
     except ImportError as error:
@@ -113,8 +117,8 @@ def chinese_tokenizer() -> Callable[[str], tuple[str, ...]]:
         ) from None
     jieba.setLogLevel(logging.WARNING)
     tokenizer = jieba.Tokenizer()
-    # By default jieba keeps its unpacked dictionary in the shared temporary folder, where anybody can
-    # replace it; a home that cannot be written to leaves no better place.
+    # By default jieba stores its unpacked dictionary in the shared temporary folder, where anybody can replace it.
+    # Use the user's own cache folder instead, if it can be written to.
     with suppress(OSError):
         cache_folder().mkdir(parents=True, exist_ok=True)
         tokenizer.tmp_dir = str(cache_folder())
@@ -128,12 +132,12 @@ def chinese_tokenizer() -> Callable[[str], tuple[str, ...]]:
 
 
 def _authors(attribution: str, path: Path, number: int) -> str:
-    found = _ATTRIBUTION.search(attribution)
-    if found is None:
+    match = _ATTRIBUTION.search(attribution)
+    if match is None:
         raise DataError(
             "the third column should end in an attribution like `#538123 (CM) & #891077 (Martha)`, "
             f"found {attribution[:80]!r}.",
             path,
             number,
         )
-    return f"#{found[1]} {found[2]} & #{found[3]} {found[4]}"
+    return f"#{match[1]} {match[2]} & #{match[3]} {match[4]}"

@@ -101,8 +101,8 @@ def _parse(number: int, text: str, funql: str) -> Question:
         number,
         text,
         write_funql(tree),
-        tuple(program_grammar().linearise(masked)),
-        tuple(program_grammar(write_all=True).linearise(masked)),
+        tuple(program_grammar().linearize(masked)),
+        tuple(program_grammar(write_all=True).linearize(masked)),
         tuple(entities),
         template(tree),
     )
