@@ -1,4 +1,4 @@
-"""A distribution over the orders of a sentence, without any model: what it can be asked, and how to train it."""
+"""A distribution over the orders of a sentence, without a model: what it can compute, and how to train it."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Several models that answer as one (Ensemble), and an inverse model that reranks their outputs (InverseModel)."""
+"""How to average the probabilities of several models (Ensemble) and rerank outputs (InverseModel)."""
 
 import torch
 
@@ -27,7 +27,7 @@ target = Vocabulary.build(example.target for example in examples)
 
 
 def trained(seed: int) -> InverseModel:
-    """Train a transducer and its inverse side by side; they share nothing but the examples."""
+    """Train a transducer and its inverse on the same examples; they have no parameters in common."""
     torch.manual_seed(seed)
     model = InverseModel(Transducer(DIRECT, source, target), Transducer(INVERSE, target, source), weight=0.5)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)

@@ -1,4 +1,4 @@
-"""A model of your own pairs: from a list of examples to an explained output and a picture of it."""
+"""How to train a model on your own pairs, and draw the tree and the alignment of an output."""
 
 from pathlib import Path
 from tempfile import mkdtemp
@@ -25,8 +25,8 @@ examples = [Example(tuple(source.split()), tuple(target.split()), source) for so
 source = Vocabulary.build(example.source for example in examples)
 target = Vocabulary.build(example.target for example in examples)
 
-# A tagging head writes one word for each source word. With the exact objective, the likelihood is summed over all
-# orders that trees can produce; so the head must read single words, without an encoder that mixes them.
+# A tagging head predicts one output word for each source word. The exact objective sums the likelihood over all orders
+# that trees can produce. This requires that each prediction depends on a single word, so the head has no encoder.
 options = {
     "reorderer": {
         "kind": "separable",

@@ -66,15 +66,15 @@ def table(heading):
 
 
 def test_the_note_accounts_for_every_difference(answers, recorded, rows):
-    groups = table("Where they differ")
+    groups = table("Where the answers differ")
     differing = sorted(number for number in answers if answers[number] != recorded[number])
     assert sorted(number for ids in groups.values() for number in ids) == differing
     faulty = {row["id"] for row in rows if row["denotation_fault"]}
     assert (len(rows), len(differing), len(faulty)) == (880, 123, 36)
     assert faulty <= set(differing)
     prose = " ".join(NOTE.read_text(encoding="utf-8").split())
-    assert "All 880 programs run. Of the answers, 757 agree with the recorded ones and 123 do not" in prose
-    assert "all 36 rows that are marked faulty at their source are among the 123" in prose
+    assert "All 880 programs can be executed. As sets, 757 answers agree with the recorded ones and 123 do not" in prose
+    assert "The data marks 36 recorded answers as faulty, and all of them are among the 123" in prose
     assert all(f"**{reason}.**" in prose for reason in groups)
 
 
@@ -84,14 +84,14 @@ def test_the_two_facts_that_changed_explain_their_groups(facts, rows, recorded):
         if state["name"] == "montana":
             state["population"] = 786.7
     run = Executor(build_world(older))
-    for number in table("Where they differ")["Montana's population"]:
+    for number in table("Where the answers differ")["Montana's population"]:
         ours = run(read_funql(rows[number]["funql"]))
         numbers = sorted(x for x in ours if not isinstance(x, str))
         assert {x for x in ours if isinstance(x, str)} == {x for x in recorded[number] if isinstance(x, str)}
         assert numbers == pytest.approx(sorted(x for x in recorded[number] if not isinstance(x, str)))
     older["country"] = []
     run = Executor(build_world(older))
-    for number in table("Where they differ")["No fact about the country"]:
+    for number in table("Where the answers differ")["No fact about the country"]:
         assert run(read_funql(rows[number]["funql"])) == recorded[number] == frozenset()
 
 
@@ -100,7 +100,7 @@ def test_capitals_without_a_city_fact_explain_their_group(facts, rows, answers, 
     capitals = {(fact["capital"], fact["abbreviation"]) for fact in facts["state"]} - cities
     assert len(capitals) == 16
     added = {f"cityid('{name}', '{state}')" for name, state in capitals}
-    for number in table("Where they differ")["Capitals that are no city facts"]:
+    for number in table("Where the answers differ")["Capitals without a city fact"]:
         if "count(" in rows[number]["funql"]:
             (ours,), (theirs,) = answers[number], recorded[number]
             assert 0 < ours - theirs <= 16
@@ -110,8 +110,8 @@ def test_capitals_without_a_city_fact_explain_their_group(facts, rows, answers, 
 
 
 def test_ties_and_namesakes_explain_their_groups(rows, answers, recorded):
-    groups = table("Where they differ")
-    for number in groups["Only the first of equals"] + groups["Only the first city of a name"]:
+    groups = table("Where the answers differ")
+    for number in groups["Ties"] + groups["Cities with the same name"]:
         if not {"count", "smallest"} & set(re.findall(r"\w+", rows[number]["funql"])):
             assert recorded[number] < answers[number]
 
