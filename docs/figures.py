@@ -169,9 +169,9 @@ def transduction() -> str:
 def one_word() -> Figure:
     """Plot the accuracy under held-out conditions, by how many output words a source word may write."""
     titles = {
-        "three-words": "BiLSTM, up to three output words",
-        "exact": "BiLSTM, one output word",
-        "window": "window encoder, one output word",
+        "three-words": "up to three output words",
+        "exact": "one output word",
+        "window": "one, window encoder",
     }
     columns = {
         "en-temp_tune": "EN held-out\ntemplates",

@@ -73,7 +73,10 @@ def test_the_note_accounts_for_every_difference(answers, recorded, rows):
     assert (len(rows), len(differing), len(faulty)) == (880, 123, 36)
     assert faulty <= set(differing)
     prose = " ".join(NOTE.read_text(encoding="utf-8").split())
-    assert "All 880 programs can be executed. As sets, 757 answers agree with the recorded ones and 123 do not" in prose
+    assert (
+        "All 880 programs can be executed. As sets, 757 answers agree with the recorded ones and 123 do not"
+        in prose
+    )
     assert "The data marks 36 recorded answers as faulty, and all of them are among the 123" in prose
     assert all(f"**{reason}.**" in prose for reason in groups)
 
