@@ -10,8 +10,8 @@ Names that all loops share:
 - ``i``, ``k`` are the ends of a span and ``inner`` numbers its split points from zero: ``j = i + 1 + inner``;
 - ``scores``, ``gamma`` and ``rules`` are (batch, T, 2), packed, and ``splits_at[w]`` is where width w begins in them;
 - ``chart`` is (batch, P): for each width a square of (i, output position), beginning at ``chart_at[w]``;
-- ``adjoint`` of a quantity is the derivative of the loss with respect to it.
+- the ``adjoint`` of a quantity is the derivative of the loss with respect to it; formulas call that of x ``x_bar``.
 
-A backward loop visits the cells in the opposite order of its forward loop: a cell's adjoint is complete only when all
-cells that were computed from it have been visited.
+A backward loop visits the cells in the opposite order of its forward loop: the adjoint of a cell is complete only after
+all cells that were computed from it have been visited.
 """

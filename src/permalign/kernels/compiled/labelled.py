@@ -55,10 +55,10 @@ def gather_children(cells, splits, values, scales, weights, left, right):
         for j in range(points):
             weight = exp(weights[orientation, j] - top)
             weights[orientation, j] = weight
-            first, second = values[cells[orientation, 0, j]], values[cells[orientation, 1, j]]
+            left_value, right_value = values[cells[orientation, 0, j]], values[cells[orientation, 1, j]]
             for a in range(labels):
-                left[orientation, a, j] = weight * first[a]
-                right[orientation, a, j] = second[a]
+                left[orientation, a, j] = weight * left_value[a]
+                right[orientation, a, j] = right_value[a]
     return top
 
 
@@ -69,10 +69,10 @@ def sum_over_splits(points, left, right, pairs):
     for orientation in range(2):
         for b in range(labels):
             for c in range(labels):
-                first, second = left[orientation, b], right[orientation, c]
+                left_row, right_row = left[orientation, b], right[orientation, c]
                 total = 0.0
                 for j in range(points):
-                    total += first[j] * second[j]
+                    total += left_row[j] * right_row[j]
                 pairs[(orientation * labels + b) * labels + c] = total
 
 
@@ -110,7 +110,10 @@ def apply_rules_backward(pairs, rules, adjoint, largest, grad_rules, grad_pairs)
 
 @inlined
 def combine_rows(points, factors, at, step, rows, total):
-    """total(j) = sum over r of factors(at + r * step) * rows(r, j), four rows at a time to save memory traffic."""
+    """total(j) = sum over r of factors(at + r * step) * rows(r, j).
+
+    Four rows are added at a time, so that ``total`` is read and written a quarter as often.
+    """
     count = rows.shape[0]
     for j in range(points):
         total[j] = 0.0
@@ -128,13 +131,17 @@ def combine_rows(points, factors, at, step, rows, total):
 
 @compiled
 def gather_children_backward(cells, points, grad_pairs, weights, left, right, flow, adjoint, grad_splits):
-    """The adjoint of `sum_over_splits` and `gather_children`: of both children's values and of the splits' scores.
+    """The adjoints of `sum_over_splits` and `gather_children`: of both children's values and of the splits' scores.
 
-    left_bar(o,b,j)  = sum over c of pairs_bar(o,b,c) * right(o,c,j),   times the split's weight: the left child's
-    right_bar(o,c,j) = sum over b of pairs_bar(o,b,c) * left(o,b,j),    which is the right child's
-    splits_bar(j,o) += sum over b of left(o,b,j) * left_bar(o,b,j),     the posterior of the split with orientation o
+    left_bar(o,b,j)  = sum over c of pairs_bar(o,b,c) * right(o,c,j)
+    right_bar(o,c,j) = sum over b of pairs_bar(o,b,c) * left(o,b,j)
 
-    ``flow`` is a buffer for the adjoint of one child, [label, split point].
+    ``right`` is the right child's value, so right_bar is that value's adjoint; ``left`` is the left child's value times
+    the weight of the split, so left_bar times that weight is. The adjoint of a split's score is its posterior:
+
+    splits_bar(j,o) += sum over b of left(o,b,j) * left_bar(o,b,j)
+
+    ``flow`` is a buffer for left_bar and then for right_bar, [label, split point].
     """
     labels = left.shape[1]
     for orientation in range(2):
@@ -239,8 +246,8 @@ def inside(b, rules, highest, root, tokens, splits, lengths, splits_at, log_part
         for i in range(length - width + 1):
             first, at = splits_at[width] + i * (width - 1), span_at(max_length, width, i)
             children_of_span(max_length, i, width, cells)
-            own = splits[b, first : first + width - 1]
-            top = gather_children(cells, own, chart, scale, weights, left, right)
+            span_splits = splits[b, first : first + width - 1]
+            top = gather_children(cells, span_splits, chart, scale, weights, left, right)
             sum_over_splits(width - 1, left, right, pairs)
             scale[at] = top + highest + log(apply_rules(pairs, rules, chart[at]))
     at = span_at(max_length, length, 0)
@@ -267,7 +274,7 @@ def inside_backward(
     """The adjoints of rules, root, tokens and splits: their posterior expectations, times the incoming gradient.
 
     Wide cells come first: the adjoint of a cell is complete when every wider cell that has it as a child is done. What
-    the forward pass gathered for a cell is gathered again, which is cheaper than to store it.
+    the forward pass gathered for a cell is gathered again, which is cheaper than storing it.
     """
     if grad[b] == 0.0:
         return
@@ -284,16 +291,19 @@ def inside_backward(
             if posterior_mass(chart[at], adjoint[at]) < least:
                 continue
             first = splits_at[width] + i * (width - 1)
-            own, grad_own = splits[b, first : first + width - 1], grad_splits[b, first : first + width - 1]
+            span_splits = splits[b, first : first + width - 1]
+            grad_span_splits = grad_splits[b, first : first + width - 1]
+            # the forward pass of this cell again, then its three steps backwards
             children_of_span(max_length, i, width, cells)
-            top = gather_children(cells, own, chart, scale, weights, left, right)
+            top = gather_children(cells, span_splits, chart, scale, weights, left, right)
             sum_over_splits(width - 1, left, right, pairs)
             # what `apply_rules` divided the values by in the forward pass: scale = top + highest + log(largest)
             largest = exp(scale[at] - top - highest)
             apply_rules_backward(pairs, rules, adjoint[at], largest, grad_rules[b], grad_pairs)
             gather_children_backward(
-                cells, width - 1, grad_pairs, weights, left, right, flow, adjoint, grad_own
+                cells, width - 1, grad_pairs, weights, left, right, flow, adjoint, grad_span_splits
             )
+    # value * adjoint is the posterior of a label, which is the adjoint of its score
     for token in range(length):
         for a in range(labels):
             grad_tokens[b, token, a] = chart[token, a] * adjoint[token, a]
@@ -313,6 +323,7 @@ def best_inside(b, rules, tokens, splits, lengths, splits_at, chart):
     for width in range(2, length + 1):
         for i in range(length - width + 1):
             first, at = splits_at[width] + i * (width - 1), span_at(max_length, width, i)
+            # pairs[o, b, c]: the best pair of children with these labels, over all split points
             pairs[:] = -np.inf
             for inner in range(width - 1):
                 left = best[span_at(max_length, inner + 1, i)]
@@ -365,7 +376,7 @@ def tagging_inside(
     values,
     scales,
 ):
-    """Sum over all labelled trees times emissions.
+    """The log of the sum over all labelled trees times their emissions.
 
     C(i,i+1,p,a) = emission(i,p) * token(i,a)
     C(i,k,p,a) = sum over j, b, c of rule(0,a,b,c) * split(i,j,k,0) * C(i,j,p,b) * C(j,k,p+j-i,c)
@@ -383,11 +394,11 @@ def tagging_inside(
     for width in range(2, length + 1):
         for i in range(length - width + 1):
             first = splits_at[width] + i * (width - 1)
-            own = splits[b, first : first + width - 1]
+            span_splits = splits[b, first : first + width - 1]
             for p in range(length - width + 1):
                 at = row_at(chart_at, max_length, width, i) + p
                 children_of_cell(chart_at, max_length, i, width, p, cells)
-                top = gather_children(cells, own, chart, scale, weights, left, right)
+                top = gather_children(cells, span_splits, chart, scale, weights, left, right)
                 sum_over_splits(width - 1, left, right, pairs)
                 scale[at] = top + highest + log(apply_rules(pairs, rules, chart[at]))
     at = row_at(chart_at, max_length, length, 0)
@@ -429,18 +440,20 @@ def tagging_inside_backward(
     for width in range(length, 1, -1):
         for i in range(length - width + 1):
             first = splits_at[width] + i * (width - 1)
-            own, grad_own = splits[b, first : first + width - 1], grad_splits[b, first : first + width - 1]
+            span_splits = splits[b, first : first + width - 1]
+            grad_span_splits = grad_splits[b, first : first + width - 1]
             for p in range(length - width + 1):
                 at = row_at(chart_at, max_length, width, i) + p
                 if posterior_mass(chart[at], adjoint[at]) < least:
                     continue
                 children_of_cell(chart_at, max_length, i, width, p, cells)
-                top = gather_children(cells, own, chart, scale, weights, left, right)
+                top = gather_children(cells, span_splits, chart, scale, weights, left, right)
                 sum_over_splits(width - 1, left, right, pairs)
+                # as in `inside_backward`: what the values of this cell were divided by
                 largest = exp(scale[at] - top - highest)
                 apply_rules_backward(pairs, rules, adjoint[at], largest, grad_rules[b], grad_pairs)
                 gather_children_backward(
-                    cells, width - 1, grad_pairs, weights, left, right, flow, adjoint, grad_own
+                    cells, width - 1, grad_pairs, weights, left, right, flow, adjoint, grad_span_splits
                 )
     for token in range(length):
         for p in range(length):

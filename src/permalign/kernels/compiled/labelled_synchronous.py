@@ -2,9 +2,9 @@
 
 A cell (i,k,p,q) stands for trees over the source span (i,k) that write the output tokens p..q-1. Cells hold their
 labels' values and a scale and are computed in the three steps of `permalign.kernels.compiled.labelled`; only cells in
-the band that can be part of a whole derivation are computed, as in `permalign.kernels.compiled.synchronous`. In place
-of split points, children are gathered for *points*: one for every split and every number of tokens that the left child
-writes.
+the band that can be part of a whole derivation are computed, as in `permalign.kernels.compiled.synchronous`, which also
+explains ``spans_at`` and ``extent``. In place of split points, children are gathered for *points*: one for every split
+and every number of output tokens that the left child writes.
 """
 
 from math import exp, log
@@ -36,20 +36,25 @@ def cell_at(spans_at, fenceposts, width, i, p, q):
 
 
 @compiled
-def points_of(own, spans_at, fenceposts, extent, i, width, p, q, cells, splits, point_split):
-    """Write a cell's points (children for both rules, the split's scores, which split it is); return their number."""
+def points_of(span_splits, spans_at, fenceposts, extent, i, width, p, q, cells, point_scores, point_split):
+    """Write the points of a cell, and return their number.
+
+    Of each point: the indices of its children (``cells``, for both orientations), the scores of its split
+    (``point_scores``), and the number of that split within the span (``point_split``).
+    """
     point = 0
     for inner in range(width - 1):
         left_width, right_width = inner + 1, width - inner - 1
         low, high = band(extent, left_width)
         right_low, right_high = band(extent, right_width)
+        # the left child writes ``size`` tokens: the first ones of p..q under a straight node, the last ones otherwise
         for size in range(max(low, q - p - right_high), min(high, q - p - right_low) + 1):
             cells[0, 0, point] = cell_at(spans_at, fenceposts, left_width, i, p, p + size)
             cells[0, 1, point] = cell_at(spans_at, fenceposts, right_width, i + left_width, p + size, q)
             cells[1, 0, point] = cell_at(spans_at, fenceposts, left_width, i, q - size, q)
             cells[1, 1, point] = cell_at(spans_at, fenceposts, right_width, i + left_width, p, q - size)
-            splits[point, 0] = own[inner, 0]
-            splits[point, 1] = own[inner, 1]
+            point_scores[point, 0] = span_splits[inner, 0]
+            point_scores[point, 1] = span_splits[inner, 1]
             point_split[point] = inner
             point += 1
     return point
@@ -72,7 +77,7 @@ def inside(
     values,
     scales,
 ):
-    """Sum over all labelled trees that write the output.
+    """The log of the sum over all labelled trees that write the output.
 
     C(i,i+1,p,q,a) = token(i,a) * segment(i, p, q - p)
     C(i,k,p,q,a) = sum over j, r, b, c of rule(0,a,b,c) * split(i,j,k,0) * C(i,j,p,r,b) * C(j,k,r,q,c)
@@ -98,11 +103,21 @@ def inside(
         low, high = band(extent, width)
         for i in range(length - width + 1):
             first = splits_at[width] + i * (width - 1)
-            own = splits[b, first : first + width - 1]
+            span_splits = splits[b, first : first + width - 1]
             for p in range(target_length + 1 - low):
                 for q in range(p + low, min(target_length, p + high) + 1):
                     points = points_of(
-                        own, spans_at, fenceposts, extent, i, width, p, q, cells, point_scores, point_split
+                        span_splits,
+                        spans_at,
+                        fenceposts,
+                        extent,
+                        i,
+                        width,
+                        p,
+                        q,
+                        cells,
+                        point_scores,
+                        point_split,
                     )
                     at = cell_at(spans_at, fenceposts, width, i, p, q)
                     top = gather_children(cells, point_scores[:points], chart, scale, weights, left, right)
@@ -156,18 +171,28 @@ def inside_backward(
         low, high = band(extent, width)
         for i in range(length - width + 1):
             first = splits_at[width] + i * (width - 1)
-            own = splits[b, first : first + width - 1]
+            span_splits = splits[b, first : first + width - 1]
             for p in range(target_length + 1 - low):
                 for q in range(p + low, min(target_length, p + high) + 1):
                     at = cell_at(spans_at, fenceposts, width, i, p, q)
                     if posterior_mass(chart[at], adjoint[at]) < least:
                         continue
                     points = points_of(
-                        own, spans_at, fenceposts, extent, i, width, p, q, cells, point_scores, point_split
+                        span_splits,
+                        spans_at,
+                        fenceposts,
+                        extent,
+                        i,
+                        width,
+                        p,
+                        q,
+                        cells,
+                        point_scores,
+                        point_split,
                     )
                     top = gather_children(cells, point_scores[:points], chart, scale, weights, left, right)
                     sum_over_splits(points, left, right, pairs)
-                    largest = exp(scale[at] - top - highest)
+                    largest = exp(scale[at] - top - highest)  # what `apply_rules` divided the values by
                     apply_rules_backward(pairs, rules, adjoint[at], largest, grad_rules[b], grad_pairs)
                     grad_points[:points] = 0.0
                     gather_children_backward(

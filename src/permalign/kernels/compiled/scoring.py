@@ -104,10 +104,10 @@ def split_scores_backward(
     grad_weight,
     grad_bias,
 ):
-    """The adjoints of `split_scores`; hidden states and dropout masks are computed again. Gradients arrive zeroed.
+    """The adjoints of `split_scores`; hidden states and dropout masks are computed again.
 
-    A hidden unit h of a split is mask * max(x, 0) with x = start_i + middle_j + end_k, so both kinds of adjoint contain
-    the same factor mask * [x > 0]:
+    The arrays of gradients must be zero at first. A hidden unit h of a split is mask * max(x, 0) with x = start_i +
+    middle_j + end_k. So the adjoints of the projections and of the weights contain the same factor mask * [x > 0]:
 
         start_bar(i,h) = sum over splits at i and rules R of grad(split,R) * factor(split,h) * weight(R,h)
         weight_bar(R,h) = sum over splits of grad(split,R) * factor(split,h) * (start_i + middle_j + end_k)(h)
@@ -145,7 +145,7 @@ def split_scores_backward(
                     key = split_key(seed, b, first + inner)
                     fill_mask(first_half, second_half, key, steps, threshold, scale)
                     for h in range(hidden):
-                        factor = mask[h] if outer[h] + middle_j[h] > zero else zero
+                        factor = mask[h] if outer[h] + middle_j[h] > zero else zero  # mask * [x > 0]
                         straight_j[h] += straight * factor
                         inverted_j[h] += inverted * factor
                         straight_outer[h] += straight * factor
@@ -164,15 +164,15 @@ def split_scores_backward(
                 inverted_start[i, h] += inverted_outer[h]
                 straight_end[i + width, h] += straight_outer[h]
                 inverted_end[i + width, h] += inverted_outer[h]
-    of_posts = (
+    by_role = (
         (start, straight_start, inverted_start, grad_start),
         (middle, straight_middle, inverted_middle, grad_middle),
         (end, straight_end, inverted_end, grad_end),
     )
-    for projection, straight_sum, inverted_sum, grad_projection in of_posts:
-        for post in range(length + 1):
+    for projection, straight_sum, inverted_sum, grad_projection in by_role:
+        for fencepost in range(length + 1):
             for h in range(hidden):
-                straight, inverted = straight_sum[post, h], inverted_sum[post, h]
-                grad_projection[b, post, h] = straight * weight[0, h] + inverted * weight[1, h]
-                grad_weight[b, 0, h] += straight * projection[b, post, h]
-                grad_weight[b, 1, h] += inverted * projection[b, post, h]
+                straight, inverted = straight_sum[fencepost, h], inverted_sum[fencepost, h]
+                grad_projection[b, fencepost, h] = straight * weight[0, h] + inverted * weight[1, h]
+                grad_weight[b, 0, h] += straight * projection[b, fencepost, h]
+                grad_weight[b, 1, h] += inverted * projection[b, fencepost, h]

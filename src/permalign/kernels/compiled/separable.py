@@ -45,14 +45,14 @@ def inside(b, scores, lengths, splits_at, maximise, log_partition, gamma):
 def inside_backward(b, grad_partition, grad_gamma, gamma, lengths, splits_at, grad_scores):
     """The adjoint of the scores, given those of the log-partition and of gamma (``grad_gamma``).
 
-    With G = exp(gamma(i,j,k,R) - beta(i,k)), the softmax over a span's options, and bars for adjoints:
+    With G = exp(gamma(i,j,k,R) - beta(i,k)), the softmax over a span's options:
 
         score_bar(i,j,k,R) = grad_gamma(i,j,k,R) + beta_bar(i,k) * G(i,j,k,R)
         beta_bar(i,j) += score_bar(i,j,k,R)        beta_bar(j,k) += score_bar(i,j,k,R)
 
-    for gamma is a plain sum of the score and both children's beta. Wide spans come first: beta_bar of a span is
-    complete when all wider spans that contain it are done. The forward pass does not store beta, so G is computed
-    from gamma and normalised again.
+    because gamma is the sum of the score and of both children's beta. Wide spans come first: beta_bar of a span is
+    complete when all wider spans that contain it are done. The forward pass does not store beta, so G is computed again
+    as the softmax of gamma.
     """
     length = lengths[b]
     # adjoints of beta: [i, k] collects what comes to the span as a left child, [k, i] as a right child
@@ -67,13 +67,14 @@ def inside_backward(b, grad_partition, grad_gamma, gamma, lengths, splits_at, gr
             best = gamma.dtype.type(-np.inf)
             for inner in range(width - 1):
                 best = max(best, max(gamma[b, first + inner, 0], gamma[b, first + inner, 1]))
+            # until the last loop over the options, grad_scores holds exp(gamma - best), the numerators of G
             normaliser = zero
             for inner in range(width - 1):
                 for rule in range(2):
                     weight = exp(gamma[b, first + inner, rule] - best)
                     grad_scores[b, first + inner, rule] = weight
                     normaliser += weight
-            span /= normaliser
+            span /= normaliser  # from here on, span * grad_scores is beta_bar(i,k) * G
             for inner in range(width - 1):
                 straight = grad_gamma[b, first + inner, 0] + span * grad_scores[b, first + inner, 0]
                 inverted = grad_gamma[b, first + inner, 1] + span * grad_scores[b, first + inner, 1]
@@ -162,17 +163,17 @@ def rule_marginals(b, rules, lengths, splits_at, marginals):
 def rule_marginals_backward(b, grad, rules, marginals, lengths, splits_at, grad_rules):
     """The adjoint of the rules G.
 
-    Differentiating marginal = G * mass(i,k), of which both children's masses are sums:
+    The masses of children are sums of marginals, and marginal = G * mass(i,k), so
 
         passed(i,j,k,R) = grad(i,j,k,R) + mass_bar(i,j) + mass_bar(j,k)
         G_bar(i,j,k,R) = mass(i,k) * passed
         mass_bar(i,k) = sum over j and R of G * passed
 
-    The forward loop goes from wide to narrow, so adjoints flow from narrow to wide.
+    The forward loop goes from wide spans to narrow ones, so adjoints flow from narrow to wide.
     """
     length = lengths[b]
     adjoint = np.zeros((length + 1, length + 1), rules.dtype)  # of a span's mass; [i, k], mirrored [k, i]
-    # the masses of all spans again, from the marginals that the forward pass kept
+    # first sweep: the masses of all spans, which the forward pass does not store, from the marginals, which it does
     mass = np.zeros((length + 1, length + 1), rules.dtype)
     mass[0, length] = 1
     for width in range(length, 1, -1):
@@ -180,9 +181,10 @@ def rule_marginals_backward(b, grad, rules, marginals, lengths, splits_at, grad_
             k = i + width
             first = splits_at[width] + i * (width - 1)
             for inner in range(width - 1):
-                used = marginals[b, first + inner, 0] + marginals[b, first + inner, 1]
-                mass[i, i + 1 + inner] += used
-                mass[k, i + 1 + inner] += used
+                of_split = marginals[b, first + inner, 0] + marginals[b, first + inner, 1]
+                mass[i, i + 1 + inner] += of_split
+                mass[k, i + 1 + inner] += of_split
+    # second sweep: the adjoints
     for width in range(2, length + 1):
         for i in range(length - width + 1):
             k = i + width
@@ -209,10 +211,11 @@ def row_at(chart_at, max_length, width, i):
 
 @inlined
 def child_rows(chart, chart_at, max_length, i, left_width, right_width, positions):
-    """The children's rows, so that index p of each belongs to a parent whose output starts at p.
+    """Four views of the children's rows, in which index p belongs to a parent whose output starts at p.
 
     In the order returned: the left child at p (straight rule) and at p + right_width (inverted rule, where it comes
-    second); the right child at p (inverted rule) and at p + left_width (straight rule).
+    second); the right child at p (inverted rule) and at p + left_width (straight rule). The views of a child that
+    comes second are called ``late``.
     """
     left_at = row_at(chart_at, max_length, left_width, i)
     right_at = row_at(chart_at, max_length, right_width, i + left_width)
@@ -231,7 +234,8 @@ def expected_matrix(b, rules, lengths, splits_at, chart_at, matrix, chart):
         S:  mu(i,j,p)     += G_S mu(i,k,p)      mu(j,k,p+j-i) += G_S mu(i,k,p)
         I:  mu(i,j,p+k-j) += G_I mu(i,k,p)      mu(j,k,p)     += G_I mu(i,k,p)
 
-    ``chart`` (mu) arrives zeroed; ``matrix`` is E[M], [position, token], with E[M](p, t) = mu(t, t+1, p). O(n^4).
+    ``chart`` holds mu and must be zero at first; ``matrix`` is E[M], [position, token], with
+    E[M](p, t) = mu(t, t+1, p). O(n^4).
     """
     length, max_length = lengths[b], matrix.shape[1]
     zero = rules.dtype.type(0)
@@ -270,8 +274,8 @@ def expected_matrix(b, rules, lengths, splits_at, chart_at, matrix, chart):
 def expected_matrix_backward(b, grad, rules, chart, lengths, splits_at, chart_at, grad_rules):
     """The adjoint of the rules: the forward loop in reverse, from narrow to wide, with mu_bar in place of mu.
 
-    in_order(p) = mu_bar(i,j,p) + mu_bar(j,k,p+j-i)        what a straight rule sends mass to
-    swapped(p)  = mu_bar(j,k,p) + mu_bar(i,j,p+k-j)        what an inverted rule sends mass to
+    in_order(p) = mu_bar(i,j,p) + mu_bar(j,k,p+j-i)        the two cells to which a straight rule sends mass
+    swapped(p)  = mu_bar(j,k,p) + mu_bar(i,j,p+k-j)        the two cells to which an inverted rule sends mass
 
     mu_bar(i,k,p) = sum over j of G_S * in_order(p) + G_I * swapped(p)
     G_S_bar = sum over p of mu(i,k,p) * in_order(p),   G_I_bar = sum over p of mu(i,k,p) * swapped(p)
@@ -307,7 +311,7 @@ def expected_matrix_backward(b, grad, rules, chart, lengths, splits_at, chart_at
 
 @compiled
 def tagging_inside(b, scores, emissions, lengths, splits_at, chart_at, log_sum, chart):
-    """Sum over all derivations times emissions, from C(i,k,p): that of the span (i,k) with its output starting at p.
+    """The sum over all derivations times emissions, from C(i,k,p): the sum for (i,k) with its output starting at p.
 
     C(i,i+1,p) = emission(i, p)
     C(i,k,p) = logsumexp_j { score_S + C(i,j,p) + C(j,k,p+j-i),  score_I + C(j,k,p) + C(i,j,p+k-j) }
@@ -379,6 +383,7 @@ def tagging_inside_backward(
                     adjoint, chart_at, max_length, i, inner + 1, width - inner - 1, positions
                 )
                 sum_straight, sum_inverted = zero, zero
+                # the adjoints of the terms of this split, at every position, are passed on to both children
                 for p in range(positions):
                     if cell_adjoint[p] == zero:
                         continue

@@ -8,15 +8,15 @@ a band of the square (p, q).
 For one source span the cells are a triangular matrix, and a rule is a product of two such matrices. Products are
 computed from exponentials: the rows of the first factor and the columns of the second are divided by their largest
 entries (kept as logarithms, ``row_tops`` and ``column_tops``), and all splits of a span share one scale for each row
-and each column. Where such a sum comes close to underflow (a row and a column that prefer different middles), that one
-cell is summed again in logarithms. So the result is exact whatever the scores, and a cell costs one logarithm and two
-exponentials. Charts are in double precision.
+and each column. Where such a sum comes close to underflow (a row and a column that prefer different fenceposts r), that
+one cell is summed again in logarithms. So the result is exact whatever the scores, and a cell costs one logarithm and
+two exponentials. Charts are in double precision.
 
 Names: ``chart`` is (batch, spans, m + 1, m + 1), spans packed by width, beginning at ``spans_at[w]``; ``segments`` is
 (batch, leaf, start, size). Leaves are spans, too: the tokens, and where phrases are allowed, the spans of two tokens
 and so on, in the same order, so that a leaf has the index of its span. In a rule, ``first`` is the child whose output
-comes first and ``second`` the other one; ``r`` is the output fencepost between the two. ``extent`` is
-the sentence's (n, m, L).
+comes first and ``second`` the other one; ``r`` is the output fencepost between the two. ``extent`` is (n, m, L): the
+sentence's length, its output's length, and the length of the longest segment.
 """
 
 from math import exp, log
@@ -118,7 +118,7 @@ def factors(score, tops, scales, target_length, answer):
 
 @compiled
 def exact_cell(options, cells, spans_at, i, width, extent, p, q, maximise):
-    """One cell in logarithms: the sum, or the largest, over all splits, rules and middles; LOG_ZERO if none exists."""
+    """One cell in logarithms: the sum, or the largest, over all splits, rules and r; LOG_ZERO if there are none."""
     best = -np.inf
     for inner in range(width - 1):
         for rule in range(2):
@@ -182,6 +182,7 @@ def inside(b, scores, segments, lengths, target_lengths, splits_at, spans_at, ma
                 common_scales(
                     options, spans_at, i, width, row_tops, column_tops, target_length, row_scale, column_scale
                 )
+                # total[p, q]: the sum over all splits, rules and r of exponentials, in the common scales
                 total[:] = 0.0
                 for inner in range(width - 1):
                     for rule in range(2):
@@ -194,6 +195,7 @@ def inside(b, scores, segments, lengths, target_lengths, splits_at, spans_at, ma
                             if row_factor[p] == 0.0:
                                 continue
                             start, end = p + low, min(target_length, p + high) + 1
+                            # sums[q]: row p of the product of the two children's matrices
                             for q in range(start, end):
                                 sums[q] = 0.0
                             for r in range(p + first_low, min(target_length, p + first_high) + 1):
@@ -253,9 +255,9 @@ def inside_backward(
 
         exp(term) = row_factor[p] * by_row(first,p,r) * by_column(second,r,q) * column_factor[q]   (common scales apart)
 
-    so that C_bar / exp(C), in these scales, is computed once for each cell (``weights``) and the innermost loop has no
-    exponentials. Cells where the scaled sum is close to underflow are handled in logarithms (`exact_shares`), and their
-    ``weights`` are zero.
+    so C_bar / exp(C), in these scales, is computed once for each cell (``weights``), and the innermost loop has no
+    exponentials. Where the scaled sum is close to underflow, a cell's adjoint is passed on in logarithms instead
+    (`exact_shares`), and its ``weights`` are zero.
     """
     length, target_length, max_segment_length = lengths[b], target_lengths[b], segments.shape[3] - 1
     extent = (length, target_length, max_segment_length)
@@ -294,7 +296,7 @@ def inside_backward(
             common_scales(
                 options, spans_at, i, width, row_tops, column_tops, target_length, row_scale, column_scale
             )
-            # first the share of the span as a leaf, and the weights C_bar / exp(C) for its splits
+            # what the span receives as a leaf, and the weights C_bar / exp(C) for its splits
             for p in range(target_length + 1 - low):
                 for q in range(p + low, min(target_length, p + high) + 1):
                     weights[p, q] = 0.0
@@ -322,6 +324,7 @@ def inside_backward(
                             cell_adjoint,
                             grad_options,
                         )
+            # the adjoint of every term (p, r, q) of every split and rule, added to both children and to the score
             for inner in range(width - 1):
                 for rule in range(2):
                     first, first_width, second, second_width = children(spans_at, i, width, inner, rule)
@@ -337,7 +340,7 @@ def inside_backward(
                         for q in range(start, end):
                             scaled[q] = weights[p, q] * row_factor[p] * column_factor[q]
                         for r in range(p + first_low, min(target_length, p + first_high) + 1):
-                            weight, through = by_row[first, p, r], 0.0
+                            weight, through = by_row[first, p, r], 0.0  # through: the terms with this p and r
                             for q in range(max(r + second_low, start), min(r + second_high + 1, end)):
                                 term = weight * scaled[q] * by_column[second, r, q]
                                 adjoint[second, r, q] += term
@@ -369,8 +372,9 @@ def choose_option(options, cells, spans_at, i, width, extent, p, q, leaf, unifor
     answer[0], answer[1], answer[2] = 0, LEAF, p
     reached, best, total = exp(leaf - highest), leaf, 0.0
     if uniform >= 0:
-        parts = exact_cell(options, cells, spans_at, i, width, extent, p, q, False)
-        total = uniform * (exp(parts - highest) + reached)
+        # an option is chosen as soon as the running sum of weights exceeds this share of their total; the leaf is first
+        log_sum = exact_cell(options, cells, spans_at, i, width, extent, p, q, False)
+        total = uniform * (exp(log_sum - highest) + reached)
         if reached > total:
             return
     for inner in range(width - 1):
@@ -386,10 +390,11 @@ def choose_option(options, cells, spans_at, i, width, extent, p, q, leaf, unifor
                         best = value
                         answer[0], answer[1], answer[2] = inner, rule, r
                     continue
-                part = exp(value - highest)
-                if part > 0 or (answer[1] == LEAF and leaf == -np.inf):  # if nothing is possible, the first
+                weight = exp(value - highest)
+                # the second condition: where nothing is possible, take the first term
+                if weight > 0 or (answer[1] == LEAF and leaf == -np.inf):
                     answer[0], answer[1], answer[2] = inner, rule, r
-                    reached += part
+                    reached += weight
                     if reached > total:
                         return
 
