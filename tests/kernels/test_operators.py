@@ -177,6 +177,32 @@ print("equal")
 """
 
 
+EXPORT_DISTRIBUTION = """
+from permalign import SeparablePermutation
+
+class Distribution(torch.nn.Module):
+    def __init__(self, **arguments):
+        super().__init__()
+        self.arguments = arguments
+
+    def forward(self, scores, lengths, emissions):
+        distribution = SeparablePermutation(scores, lengths, **self.arguments)
+        return distribution.expected_matrix(), distribution.log_likelihood(emissions), distribution.entropy()
+
+inputs = (module.scorer(states, lengths).detach(), lengths, emissions)
+try:
+    torch.export.export(Distribution(), inputs)  # checks of values cannot be traced
+except Exception:
+    pass
+for normal_form in (False, True):
+    module = Distribution(normal_form=normal_form, validate_args=False)
+    program = torch.export.export(module, inputs)
+    torch.testing.assert_close(program.module()(*inputs), module(*inputs))
+    torch.testing.assert_close(module(*inputs), Distribution(normal_form=normal_form)(*inputs))
+print("equal")
+"""
+
+
 LABELLED = """
 def both(*grammar):
     emissions = grammar[2] @ grammar[2].transpose(1, 2)
@@ -208,6 +234,7 @@ KERNEL = """kernels.split_scores(
         (MODULE, COMPILE),
         (MODULE, EXPORT),
         (MODULE, DISTRIBUTION),
+        (MODULE, EXPORT_DISTRIBUTION),
         (MODULE, LABELLED),
     ],
     ids=[
@@ -216,6 +243,7 @@ KERNEL = """kernels.split_scores(
         "compile scorer",
         "export scorer",
         "compile distribution",
+        "export distribution",
         "compile labelled trees",
     ],
 )

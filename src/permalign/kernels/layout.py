@@ -19,7 +19,7 @@ from torch import Tensor
 from permalign.masks import length_mask
 
 LEAF = 2
-"""Stands in place of a rule (0 straight, 1 inverted) where a walk chooses that a span is a leaf."""
+"""The number that a walk records in place of a rule (0 straight, 1 inverted) where a span is a leaf."""
 
 
 def split_count(length: int) -> int:
@@ -108,10 +108,13 @@ def length_of_split_count(splits: int) -> int | None:
     return next((n for n in (length, length + 1) if split_count(n) == splits), None)
 
 
+# Layouts are cached as arrays: a tensor that is made while a program is traced is a fake one, and must not be cached.
+
+
 @lru_cache(maxsize=64)
-def span_offsets(length: int) -> Tensor:
+def span_offsets(length: int) -> npt.NDArray[np.int64]:
     """`span_offset` of every width ``0..n+1`` (zero below 1)."""
-    return torch.tensor([0, *(span_offset(length, width) for width in range(1, length + 2))])
+    return np.array([0, *(span_offset(length, width) for width in range(1, length + 2))], dtype=np.int64)
 
 
 @lru_cache(maxsize=64)
@@ -127,19 +130,23 @@ def positioned_offsets(length: int) -> npt.NDArray[np.int64]:
     return np.concatenate([[0, 0], np.cumsum(squares)]).astype(np.int64)
 
 
-@lru_cache(maxsize=8)
 def split_fenceposts(length: int) -> Tensor:
     """The fenceposts ``(i, j, k)`` of every split, in packed order: an int64 tensor ``(T, 3)``.
 
     >>> split_fenceposts(3).tolist()
     [[0, 1, 2], [1, 2, 3], [0, 1, 3], [0, 2, 3]]
     """
-    blocks = []
+    return torch.from_numpy(_split_fenceposts(length))
+
+
+@lru_cache(maxsize=8)
+def _split_fenceposts(length: int) -> npt.NDArray[np.int64]:
+    blocks = [np.zeros((0, 3), dtype=np.int64)]
     for width in range(2, length + 1):
-        start = torch.arange(length - width + 1)[:, None].expand(-1, width - 1)
-        middle = start + torch.arange(1, width)
-        blocks.append(torch.stack([start, middle, start + width], dim=-1).reshape(-1, 3))
-    return torch.cat(blocks) if blocks else torch.zeros((0, 3), dtype=torch.int64)
+        start = np.arange(length - width + 1)[:, None]
+        middle = start + np.arange(1, width)
+        blocks.append(np.stack(np.broadcast_arrays(start, middle, start + width), axis=-1).reshape(-1, 3))
+    return np.concatenate(blocks)
 
 
 def valid_splits(length: int, lengths: Tensor) -> Tensor:

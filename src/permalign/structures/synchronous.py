@@ -351,7 +351,7 @@ class SynchronousPermutation:
         start, middle, end, rule, _ = nodes.to(device).unbind(-1)
         first, sizes, widths = (part.to(device) for part in (first, sizes, widths))
         splits = split_index(self.length, start, middle, end)
-        leaves = span_offsets(self.length).to(device)[widths] + first
+        leaves = torch.from_numpy(span_offsets(self.length)).to(device)[widths] + first
         segments = self.segment_log_probs[row, leaves, sizes.cumsum(0) - sizes, sizes]
         weight = self.split_scores[row, splits, rule].double().sum() + segments.double().sum()
         if self.phrase_scores is not None:

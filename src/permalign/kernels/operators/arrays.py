@@ -13,7 +13,7 @@ def as_array(tensor: Tensor) -> Any:
 
 
 def checked_lengths(lengths: Tensor, max_length: int) -> Any:
-    """The lengths as an array; compiled loops do not check bounds, so lengths out of range are refused here."""
+    """The lengths as an array. Compiled loops do not check bounds, so lengths out of range are refused here."""
     array = as_array(lengths)
     if array.min() < 1 or array.max() > max_length:
         raise ValueError(f"lengths must lie in 1..{max_length}, but go from {array.min()} to {array.max()}")
@@ -21,7 +21,7 @@ def checked_lengths(lengths: Tensor, max_length: int) -> Any:
 
 
 def require_shape(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
-    """Refuse a tensor that does not have the shape and dtype that the loops rely on."""
+    """Require the shape, and the dtype of another tensor, that the loops rely on."""
     if tuple(tensor.shape) != shape or tensor.dtype != like.dtype:
         raise ValueError(
             f"{name} has shape {tuple(tensor.shape)} and dtype {tensor.dtype}, but must be {shape} of {like.dtype}"

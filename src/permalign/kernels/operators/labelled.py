@@ -15,6 +15,7 @@ from permalign.kernels.compiled import labelled as loops
 from permalign.kernels.layout import positioned_offset, positioned_offsets, split_count, split_offsets
 from permalign.kernels.numerics import needs_logs
 from permalign.kernels.operators.arrays import as_array, checked_lengths, require_shape
+from permalign.kernels.operators.autograd import register_backward
 from permalign.kernels.threads import for_each_sentence
 
 
@@ -32,8 +33,8 @@ def scaled_rules(rules: Tensor, root: Tensor) -> tuple[Any, float]:
     """Weights of rules divided by the largest of them, and the logarithm of the largest."""
     if needs_logs(rules, root, torch.float64):
         raise ValueError(
-            "rule_scores or root_scores differ by too much for compiled kernels in probability space; use "
-            "kernels.backend('portable'), which falls back on logarithms."
+            "rule_scores or root_scores differ by too much for compiled kernels, which compute in probability space. "
+            "Use kernels.backend('portable'), which falls back on logarithms."
         )
     scores = rules.detach().double()
     highest = float(scores.amax())
@@ -41,7 +42,7 @@ def scaled_rules(rules: Tensor, root: Tensor) -> tuple[Any, float]:
 
 
 def require_shapes(rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> None:
-    """Refuse tensors that do not have the shapes and dtypes that the loops rely on."""
+    """Require the shapes and dtypes that the loops rely on."""
     batch, max_length, labels = tokens.shape
     require_shape("rules", rules, (2, labels, labels, labels), tokens)
     require_shape("root", root, (labels,), tokens)
@@ -65,7 +66,7 @@ def gradients_in_shape(gradients: list[Tensor], rules: Tensor) -> list[Tensor]:
     of_rules, of_root, *others = gradients
     labels = of_root.shape[1]
     of_rules = of_rules.sum(0).view(labels, 2, labels, labels).transpose(0, 1)
-    return [part.to(rules.dtype).contiguous() for part in (of_rules, of_root.sum(0), *others)]
+    return [gradient.to(rules.dtype).contiguous() for gradient in (of_rules, of_root.sum(0), *others)]
 
 
 # --- Inside ---------------------------------------------------------------------------------------------------
@@ -80,9 +81,9 @@ def inside(
     batch, max_length, labels = tokens.shape
     log_partition = torch.zeros(batch, dtype=torch.float64)
     values, scales = _chart(batch, max_length * (max_length + 1) // 2, labels)
-    arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits)))
+    arrays = (*scaled_rules(rules, root), *(doubles(tensor) for tensor in (root, tokens, splits)))
     layout = (checked_lengths(lengths, max_length), split_offsets(max_length))
-    outputs = (part.numpy() for part in (log_partition, values, scales))
+    outputs = (tensor.numpy() for tensor in (log_partition, values, scales))
     for_each_sentence(loops.inside, batch, *arrays, *layout, *outputs)
     return log_partition.to(tokens.dtype), values, scales
 
@@ -118,7 +119,7 @@ def inside_backward(
     gradients = zero_gradients(rules, tokens, splits)
     arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
     layout = (checked_lengths(lengths, max_length), split_offsets(max_length))
-    chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
+    chart, outputs = (values.numpy(), scales.numpy()), (tensor.numpy() for tensor in gradients)
     for_each_sentence(loops.inside_backward, batch, *arrays, *chart, *layout, *outputs)
     of_rules, of_root, of_tokens, of_splits = gradients_in_shape(gradients, rules)
     return of_rules, of_root, of_tokens, of_splits
@@ -139,16 +140,11 @@ def _(
     return of_rules, of_root, of_tokens, of_splits
 
 
-def _inside_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(*inputs[:4], *output[1:], inputs[4])
-
-
-def _inside_autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return (*inside_backward(grad, *ctx.saved_tensors), None)
-
-
-inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
+register_backward(
+    inside,
+    inside_backward,
+    lambda inputs, results: (*inputs[:4], *results[1:], inputs[4]),  # scores, chart, lengths
+)
 
 
 @custom_op("permalign::labelled_best_inside", mutates_args=(), device_types="cpu")
@@ -182,9 +178,9 @@ def tagging_inside(
     require_shape("emissions", emissions, (batch, max_length, max_length), tokens)
     log_sum = torch.zeros(batch, dtype=torch.float64)
     values, scales = _chart(batch, positioned_offset(max_length, max_length + 1), labels)
-    arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits, emissions)))
+    arrays = (*scaled_rules(rules, root), *(doubles(tensor) for tensor in (root, tokens, splits, emissions)))
     layout = (checked_lengths(lengths, max_length), split_offsets(max_length), positioned_offsets(max_length))
-    outputs = (part.numpy() for part in (log_sum, values, scales))
+    outputs = (tensor.numpy() for tensor in (log_sum, values, scales))
     for_each_sentence(loops.tagging_inside, batch, *arrays, *layout, *outputs)
     return log_sum.to(tokens.dtype), values, scales
 
@@ -218,7 +214,7 @@ def tagging_inside_backward(
     ]
     arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
     layout = (checked_lengths(lengths, max_length), split_offsets(max_length), positioned_offsets(max_length))
-    chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
+    chart, outputs = (values.numpy(), scales.numpy()), (tensor.numpy() for tensor in gradients)
     for_each_sentence(loops.tagging_inside_backward, batch, *arrays, *chart, *layout, *outputs)
     of_rules, of_root, of_tokens, of_splits, of_emissions = gradients_in_shape(gradients, rules)
     return of_rules, of_root, of_tokens, of_splits, of_emissions
@@ -240,13 +236,8 @@ def _(
     return of_rules, of_root, of_tokens, of_splits, tokens.new_empty(batch, max_length, max_length)
 
 
-def _tagging_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.save_for_backward(*inputs[:4], *output[1:], inputs[5])
-
-
-def _tagging_autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return (*tagging_inside_backward(grad, *ctx.saved_tensors), None)
-
-
-tagging_inside.register_autograd(_tagging_autograd, setup_context=_tagging_setup)
+register_backward(
+    tagging_inside,
+    tagging_inside_backward,
+    lambda inputs, results: (*inputs[:4], *results[1:], inputs[5]),  # scores, chart, lengths
+)

@@ -8,6 +8,7 @@ from torch.library import custom_op
 
 from permalign.kernels.compiled import labelled_synchronous as loops
 from permalign.kernels.operators.arrays import require_shape
+from permalign.kernels.operators.autograd import register_backward
 from permalign.kernels.operators.labelled import (
     doubles,
     gradients_in_shape,
@@ -35,9 +36,9 @@ def inside(
     require_shape("segments", segments, (*tokens.shape[:2], *segments.shape[2:]), splits)  # no phrases
     log_sum = torch.zeros(tokens.shape[0], dtype=torch.float64)
     values, scales = (torch.zeros(shape, dtype=torch.float64) for shape in _shapes(tokens, splits, segments))
-    arrays = (*scaled_rules(rules, root), *(doubles(part) for part in (root, tokens, splits, segments)))
+    arrays = (*scaled_rules(rules, root), *(doubles(tensor) for tensor in (root, tokens, splits, segments)))
     layout = layout_of_pairs(splits, lengths, target_lengths, segments.shape[2] - 1)
-    outputs = (part.numpy() for part in (log_sum, values, scales))
+    outputs = (tensor.numpy() for tensor in (log_sum, values, scales))
     for_each_sentence(loops.inside, tokens.shape[0], *arrays, *layout, *outputs)
     return log_sum.to(tokens.dtype), values, scales
 
@@ -85,7 +86,7 @@ def inside_backward(
     gradients = [*zero_gradients(rules, tokens, splits), of_segments]
     arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
     layout = layout_of_pairs(splits, lengths, target_lengths, fenceposts - 1)
-    chart, outputs = (values.numpy(), scales.numpy()), (part.numpy() for part in gradients)
+    chart, outputs = (values.numpy(), scales.numpy()), (tensor.numpy() for tensor in gradients)
     for_each_sentence(
         loops.inside_backward, batch, *arrays, *chart, fenceposts, max_segment_length, *layout, *outputs
     )
@@ -112,14 +113,10 @@ def _(
     return of_rules, of_root, of_tokens, of_splits, tokens.new_empty(shape)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.mark_non_differentiable(*output[1:])
-    ctx.sizes = inputs[4].shape[2], inputs[4].shape[3] - 1
-    ctx.save_for_backward(*inputs[:4], *output[1:], *inputs[5:])
+def _backward_arguments(inputs: tuple[Any, ...], results: tuple[Tensor, ...]) -> tuple[Any, ...]:
+    """Scores, chart, lengths of both sides; output fenceposts and the length of the longest segment."""
+    _, _, fenceposts, sizes = inputs[4].shape
+    return (*inputs[:4], *results[1:], *inputs[5:], fenceposts, sizes - 1)
 
 
-def _autograd(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    return (*inside_backward(grad, *ctx.saved_tensors, *ctx.sizes), None, None)
-
-
-inside.register_autograd(_autograd, setup_context=_setup)
+register_backward(inside, inside_backward, _backward_arguments)

@@ -1,7 +1,5 @@
 """Scores of splits: the loops of `permalign.kernels.compiled.scoring` as torch operators."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,6 +9,7 @@ from permalign.kernels.compiled import scoring as loops
 from permalign.kernels.layout import split_count, split_offsets
 from permalign.kernels.numerics import dropout_scale
 from permalign.kernels.operators.arrays import as_array, checked_lengths, require_shape
+from permalign.kernels.operators.autograd import register_backward
 from permalign.kernels.threads import for_each_sentence
 
 
@@ -80,7 +79,10 @@ def split_scores_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The adjoints of start, middle, end, weight and bias."""
     batch, max_length = start.shape[0], start.shape[1] - 1
-    grad_posts = [torch.zeros_like(start, memory_format=torch.contiguous_format) for _ in range(3)]
+    grad_start, grad_middle, grad_end = (
+        torch.zeros_like(start, memory_format=torch.contiguous_format) for _ in range(3)
+    )
+    # those of weight and bias are kept for each sentence, so that threads do not write to the same memory
     grad_weight, grad_bias = weight.new_zeros(batch, *weight.shape), weight.new_zeros(batch, 2)
     threshold, scale = dropout_scale(dropout)
     for_each_sentence(
@@ -92,9 +94,9 @@ def split_scores_backward(
         np.uint32(threshold),
         as_array(start).dtype.type(scale),
         split_offsets(max_length),
-        *(x.numpy() for x in (*grad_posts, grad_weight, grad_bias)),
+        *(x.numpy() for x in (grad_start, grad_middle, grad_end, grad_weight, grad_bias)),
     )
-    return grad_posts[0], grad_posts[1], grad_posts[2], grad_weight.sum(0), grad_bias.sum(0)
+    return grad_start, grad_middle, grad_end, grad_weight.sum(0), grad_bias.sum(0)
 
 
 @split_scores_backward.register_fake
@@ -108,18 +110,12 @@ def _(
     seed: Tensor,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    first, second, third = (start.new_empty(start.shape) for _ in range(3))
-    return first, second, third, weight.new_empty(weight.shape), weight.new_empty(2)
+    grad_start, grad_middle, grad_end = (start.new_empty(start.shape) for _ in range(3))
+    return grad_start, grad_middle, grad_end, weight.new_empty(weight.shape), weight.new_empty(2)
 
 
-def _split_scores_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    start, middle, end, weight, _, lengths, seed, dropout = inputs
-    ctx.save_for_backward(start, middle, end, weight, lengths, seed)
-    ctx.dropout = dropout
-
-
-def _split_scores_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return (*split_scores_backward(grad, *ctx.saved_tensors, ctx.dropout), None, None, None)
-
-
-split_scores.register_autograd(_split_scores_autograd, setup_context=_split_scores_setup)
+register_backward(
+    split_scores,
+    split_scores_backward,
+    lambda inputs, _: (*inputs[:4], *inputs[5:]),  # all but the bias
+)

@@ -1,7 +1,5 @@
 """Separable permutations: the loops of `permalign.kernels.compiled.separable` as torch operators."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.library import custom_op
@@ -9,6 +7,7 @@ from torch.library import custom_op
 from permalign.kernels.compiled import separable as loops
 from permalign.kernels.layout import length_of, positioned_offset, positioned_offsets
 from permalign.kernels.operators.arrays import as_array, layout_of, require_shape
+from permalign.kernels.operators.autograd import register_backward
 from permalign.kernels.threads import for_each_sentence
 
 # --- Inside ---------------------------------------------------------------------------------------------------
@@ -56,15 +55,12 @@ def _(grad_partition: Tensor, grad_gamma: Tensor, gamma: Tensor, lengths: Tensor
     return gamma.new_empty(gamma.shape)
 
 
-def _inside_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(output[1], inputs[1])
-
-
-def _inside_autograd(ctx: Any, grad_partition: Tensor, grad_gamma: Tensor) -> tuple[Tensor | None, ...]:
-    return inside_backward(grad_partition, grad_gamma, *ctx.saved_tensors), None
-
-
-inside.register_autograd(_inside_autograd, setup_context=_inside_setup)
+register_backward(
+    inside,
+    inside_backward,
+    lambda inputs, results: (results[1], inputs[1]),  # gamma, lengths
+    differentiable_results=2,
+)
 
 
 # --- Rule probabilities ---------------------------------------------------------------------------------------
@@ -123,24 +119,10 @@ for _operator in (span_softmax, span_softmax_backward, span_one_hot, rule_margin
     _operator.register_fake(_like_first)
 
 
-def _span_softmax_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(output, inputs[1])
-
-
-def _span_softmax_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return span_softmax_backward(grad, *ctx.saved_tensors), None
-
-
-def _rule_marginals_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(inputs[0], output, inputs[1])
-
-
-def _rule_marginals_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return rule_marginals_backward(grad, *ctx.saved_tensors), None
-
-
-span_softmax.register_autograd(_span_softmax_autograd, setup_context=_span_softmax_setup)
-rule_marginals.register_autograd(_rule_marginals_autograd, setup_context=_rule_marginals_setup)
+register_backward(span_softmax, span_softmax_backward, lambda inputs, rules: (rules, inputs[1]))
+register_backward(
+    rule_marginals, rule_marginals_backward, lambda inputs, marginals: (inputs[0], marginals, inputs[1])
+)
 
 
 # --- Charts with output positions -----------------------------------------------------------------------------
@@ -184,16 +166,11 @@ def _(grad: Tensor, rules: Tensor, chart: Tensor, lengths: Tensor) -> Tensor:
     return rules.new_empty(rules.shape)
 
 
-def _expected_matrix_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(inputs[0], output[1], inputs[1])
-
-
-def _expected_matrix_autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return expected_matrix_backward(grad, *ctx.saved_tensors), None
-
-
-expected_matrix.register_autograd(_expected_matrix_autograd, setup_context=_expected_matrix_setup)
+register_backward(
+    expected_matrix,
+    expected_matrix_backward,
+    lambda inputs, results: (inputs[0], results[1], inputs[1]),  # rules, chart, lengths
+)
 
 
 @custom_op("permalign::tagging_inside", mutates_args=(), device_types="cpu")
@@ -243,16 +220,11 @@ def _(grad: Tensor, scores: Tensor, chart: Tensor, lengths: Tensor) -> tuple[Ten
     return scores.new_empty(scores.shape), scores.new_empty(scores.shape[0], max_length, max_length)
 
 
-def _tagging_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(inputs[0], output[1], inputs[2])
-
-
-def _tagging_autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return (*tagging_inside_backward(grad, *ctx.saved_tensors), None)
-
-
-tagging_inside.register_autograd(_tagging_autograd, setup_context=_tagging_setup)
+register_backward(
+    tagging_inside,
+    tagging_inside_backward,
+    lambda inputs, results: (inputs[0], results[1], inputs[2]),  # scores, chart, lengths
+)
 
 
 # --- Walks from the root down ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from torch.library import custom_op
 from permalign.kernels.compiled import synchronous as loops
 from permalign.kernels.layout import length_of, max_phrase_length_of, span_offset, span_offsets
 from permalign.kernels.operators.arrays import as_array, layout_of, require_shape
+from permalign.kernels.operators.autograd import register_backward
 from permalign.kernels.threads import for_each_sentence
 
 
@@ -21,11 +22,11 @@ def layout_of_pairs(
     fits = output_lengths.shape == source_lengths.shape
     if not fits or output_lengths.min() < 0 or output_lengths.max() > max_target_length:
         raise ValueError(f"target_lengths must be one for each sentence and lie in 0..{max_target_length}")
-    return source_lengths, output_lengths, splits_at, span_offsets(length_of(scores)).numpy()
+    return source_lengths, output_lengths, splits_at, span_offsets(length_of(scores))
 
 
 def require_segments(scores: Tensor, segments: Tensor) -> None:
-    """Refuse segments that do not have a shape and dtype that the loops rely on."""
+    """Require segments of a shape and dtype that the loops rely on."""
     if segments.dim() != 4 or 0 in segments.shape:
         raise ValueError(
             f"segments has shape {tuple(segments.shape)}, but must be (batch, leaves, m + 1, L + 1)"
@@ -101,17 +102,11 @@ def _(
     return scores.new_empty(scores.shape), segments.new_empty(segments.shape)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    scores, segments, lengths, target_lengths, _ = inputs
-    ctx.mark_non_differentiable(output[1])
-    ctx.save_for_backward(scores, segments, output[1], lengths, target_lengths)
-
-
-def _autograd(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    return (*inside_backward(grad, *ctx.saved_tensors), None, None, None)
-
-
-inside.register_autograd(_autograd, setup_context=_setup)
+register_backward(
+    inside,
+    inside_backward,
+    lambda inputs, results: (*inputs[:2], results[1], *inputs[2:4]),  # scores, segments, chart, lengths
+)
 
 
 @custom_op("permalign::synchronous_walk", mutates_args=(), device_types="cpu")
@@ -135,8 +130,8 @@ def walk(
     sizes, widths = torch.zeros_like(orders), torch.zeros_like(orders)
     layout = layout_of_pairs(scores, lengths, target_lengths, chart.shape[2] - 1)
     arrays = (*(as_array(tensor) for tensor in (scores, segments, chart)), *layout)
-    written = (nodes.numpy(), orders.numpy(), sizes.numpy(), widths.numpy())
-    for_each_sentence(loops.walk, batch, *arrays, as_array(uniforms), *written)
+    outputs = (nodes.numpy(), orders.numpy(), sizes.numpy(), widths.numpy())
+    for_each_sentence(loops.walk, batch, *arrays, as_array(uniforms), *outputs)
     return nodes, torch.full_like(orders, -1), orders, sizes, widths
 
 
