@@ -1,9 +1,9 @@
 """The recurrences made fast: compiled loops for CPU tensors, plain torch for all others.
 
-This module is the one place that chooses between them. Each function below answers one question about one structure;
-it calls either the torch operator in `permalign.kernels.operators` (which runs loops of `permalign.kernels.compiled`)
-or the function of the same name in `permalign.kernels.portable`, where the recurrence is documented. The tensors'
-device decides, and `backend` overrides it:
+This module is the one place that chooses between them. Each function below calls either a torch operator in
+`permalign.kernels.operators`, which runs loops of `permalign.kernels.compiled`, or a function in
+`permalign.kernels.portable`, where the recurrence is documented. The tensors' device decides which, unless `backend`
+overrides it:
 
 >>> import torch
 >>> from permalign import kernels
@@ -57,8 +57,8 @@ _backend: Backend = "auto"
 def backend(name: Backend) -> Iterator[None]:
     """Within this context, use the compiled kernels, those in plain torch, or let the device decide (``auto``).
 
-    The choice holds for the whole process (a plain global variable, which ``torch.compile`` can see), not for one
-    thread.
+    The choice holds for the whole process, not just for one thread: it is a global variable, because ``torch.compile``
+    cannot see one that belongs to a thread.
 
     Args:
         name: ``auto``, ``compiled`` or ``portable``.
@@ -84,7 +84,7 @@ def _compiled(tensor: Tensor) -> bool:
 
 
 # --- Separable permutations -----------------------------------------------------------------------------------
-# The compiled loops do not know the normal form (except for walks); it is always computed in plain torch.
+# Except for walks, the normal form is always computed in plain torch: there are no compiled loops for it.
 
 
 def inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
@@ -115,18 +115,18 @@ def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) ->
     return portable.separable.span_one_hot(weights, lengths, within_rule)
 
 
-def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
-    """How often a derivation uses each rule; see `permalign.kernels.portable.separable.rule_marginals`."""
-    if _compiled(rules) and within is None:
+def rule_marginals(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = None) -> Tensor:
+    """How probable each option is in a derivation; see `permalign.kernels.portable.separable.rule_marginals`."""
+    if _compiled(rules) and given_rule is None:
         return operators.separable.rule_marginals(rules, lengths)
-    return portable.separable.rule_marginals(rules, lengths, within)
+    return portable.separable.rule_marginals(rules, lengths, given_rule)
 
 
-def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
+def expected_matrix(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = None) -> Tensor:
     """The expected permutation matrix; see `permalign.kernels.portable.separable.expected_matrix`."""
-    if _compiled(rules) and within is None:
+    if _compiled(rules) and given_rule is None:
         return operators.separable.expected_matrix(rules, lengths)[0]
-    return portable.separable.expected_matrix(rules, lengths, within)
+    return portable.separable.expected_matrix(rules, lengths, given_rule)
 
 
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_form: bool = False) -> Tensor:
@@ -153,8 +153,8 @@ def labelled_chart(
 ) -> Tensor:
     """Log-weights of spans by label; see `permalign.kernels.portable.labelled.inside`.
 
-    With ``maximise`` the weights are those of the best trees, which are not differentiable. Only these are compiled:
-    for sums, the operator's chart holds scaled probabilities, which serve its backward pass alone.
+    With ``maximise`` they are the weights of the best trees, which are not differentiable. Only these are computed by
+    compiled kernels: the operator for sums has a chart of scaled probabilities, which only its backward pass can use.
     """
     if maximise:
         rules, tokens, splits = rules.detach(), tokens.detach(), splits.detach()
@@ -211,7 +211,7 @@ def synchronous_walk(
     uniforms: Tensor | None = None,
     normal_form: bool = False,
 ) -> Walks:
-    """Derivations of an output: the best, or drawn by ``uniforms`` (samples, batch, n - 1); not differentiable."""
+    """The best derivations of outputs, or samples by ``uniforms`` (samples, batch, n - 1); not differentiable."""
     scores, segments = scores.detach(), segments.detach()
     if _compiled(scores) and not normal_form:
         best = uniforms is None

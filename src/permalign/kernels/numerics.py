@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 LOG_ZERO = -1e30
-"""The log-weight of what is impossible: a number that stays finite when a few of them are added."""
+"""The log-weight of what is impossible: sums of a few of them stay finite in float32, so no gradient becomes NaN."""
 
 RULE_RANGE = {torch.float32: 30.0, torch.float64: 300.0}
 """By how much log-weights of rules (and of root labels) may differ before products of probabilities lose mass."""
@@ -14,10 +14,10 @@ def needs_logs(rules: Tensor, root: Tensor, precision: torch.dtype | None = None
     """Whether rules differ so much that products of probabilities could underflow where it matters.
 
     A weight is lost if it is smaller than its cell's largest weight times ``tiny``, the smallest normal number. Let R
-    be the range of the log-weights of the rules (and of the root's labels). The surroundings of one label weigh at most
-    ``exp(R)`` times more than those of another label in the same cell, and one split point favours one label over
-    another by at most ``exp(R)``. So what is lost is less than ``tiny * exp(2 R)`` of the total, and R may be as large
-    as half the exponent's range, less some room for precision.
+    be the range of the log-weights of the rules (and of the root's labels). Within a cell, two labels differ by at most
+    a factor ``exp(R)`` in the weight of what is outside the cell, and by at most ``exp(R)`` in what one split point
+    contributes. So what is lost is less than ``tiny * exp(2 R)`` of the total, and R may be as large as half the
+    exponent's range, less some room for precision.
 
     Args:
         rules: ``(2, K, K, K)``, log-weights of rules.

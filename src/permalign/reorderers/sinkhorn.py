@@ -2,10 +2,10 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one
+from permalign.kernels.sampling import gumbel_noise
 from permalign.reorderers.base import Reorderer, Reordering
 from permalign.reorderers.discrete_order import matrix_of_order, take_order
 from permalign.reorderers.source_encoder import SourceEncoder
@@ -65,7 +65,7 @@ class SinkhornReorderer(Reorderer):
             order = best_matching(scores, lengths)
             return Reordering(take_order(states, order), matrix=matrix_of_order(order, states), order=order)
         if self.training:
-            scores = scores + _gumbel(scores)
+            scores = scores + gumbel_noise(scores)
         matrix = sinkhorn_matrix(scores / self.temperature, lengths, self.num_iterations)
         return Reordering(matrix @ states, matrix=matrix)
 
@@ -75,8 +75,3 @@ class SinkhornReorderer(Reorderer):
         """The scores of all pairs of positions and tokens, before noise and temperature."""
         states = self.source_encoder(source, lengths)
         return cast(Tensor, self.query(states) @ self.key(states).mT)
-
-
-def _gumbel(scores: Tensor) -> Tensor:
-    tiny = torch.finfo(scores.dtype).tiny
-    return -(-torch.rand_like(scores).clamp(min=tiny).log()).clamp(min=tiny).log()

@@ -17,6 +17,7 @@ from permalign.kernels.layout import (
     valid_splits,
 )
 from permalign.kernels.portable import labelled as choices
+from permalign.kernels.sampling import gumbel_noise
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import RULES, Derivation, Tree
@@ -197,7 +198,7 @@ class LabelledPermutation(OrderDistribution):
     def _relaxed_matrix(self, temperature: float, hard: bool, generator: torch.Generator | None) -> Tensor:
         chart = self._chart()
         top = root_scores(chart, self.root_scores, self.lengths)
-        top = ((top + choices.gumbel(top, generator)) / temperature).softmax(-1)
+        top = ((top + gumbel_noise(top, generator)) / temperature).softmax(-1)
         options = choices.options(chart, self.rule_scores, self.split_scores, self.lengths)
         options = choices.normalised(choices.gumbel_options(options, temperature, generator))
         if hard:

@@ -3,10 +3,8 @@
 import torch
 from torch import Tensor
 
+from permalign.kernels.numerics import LOG_ZERO as LOG_ZERO  # stands for log 0 inside charts
 from permalign.shapes import Float
-
-LOG_ZERO = -1e30
-"""Stands for log 0 inside charts: sums of it stay finite in float32, so no gradient becomes NaN."""
 
 
 def minus_infinity_below(

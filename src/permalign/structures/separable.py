@@ -10,6 +10,7 @@ from torch.distributions.kl import register_kl
 from permalign import kernels
 from permalign.checks import require_finite, require_floats, require_lengths, require_range, shape_of
 from permalign.kernels.layout import mask_padding, split_fenceposts, split_index, valid_splits
+from permalign.kernels.sampling import gumbel_noise
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import Tree
 from permalign.structures.distribution import OrderDistribution
@@ -41,7 +42,8 @@ class SeparablePermutation(OrderDistribution):
         normal_form: whether to forbid a straight node with a straight left child and an inverted node with an inverted
             left child: then every permutation has exactly one derivation, `best_derivation` yields the most probable
             permutation, and entropy and KL are of permutations.
-        validate_args: whether to check the values of the arguments; None means torch's default.
+        validate_args: whether to check the values of the arguments; None means torch's default. Such checks depend on
+            values, so a module that `torch.export` is to trace must pass False.
 
     Example: of the two orders of two words, one gets three times the weight of the other.
 
@@ -192,14 +194,12 @@ class SeparablePermutation(OrderDistribution):
 
     def _relaxed_matrix(self, temperature: float, hard: bool, generator: torch.Generator | None) -> Tensor:
         gamma = self._chart()
-        uniform = torch.rand(gamma.shape, generator=generator, dtype=gamma.dtype, device=gamma.device)
-        tiny = torch.finfo(gamma.dtype).tiny
-        gumbel = -(-uniform.clamp(min=tiny).log()).clamp(min=tiny).log()
-        rules, lengths, *within = self._rules((gamma + gumbel) / temperature)
+        noisy = (gamma + gumbel_noise(gamma, generator)) / temperature
+        rules, lengths, *given_rule = self._rules(noisy)  # the last one in normal form only
         if hard:
             rules = _straight_through(rules, lengths)
-            within = [_straight_through(part, lengths, within_rule=True) for part in within]
-        return kernels.expected_matrix(rules, lengths, *within)
+            given_rule = [_straight_through(options, lengths, within_rule=True) for options in given_rule]
+        return kernels.expected_matrix(rules, lengths, *given_rule)
 
     def _chart(self, maximise: bool = False) -> Tensor:
         """gamma, or its maximum, of every split and rule."""
@@ -229,7 +229,7 @@ class SeparablePermutation(OrderDistribution):
         return kernels.inside(self.scores, self.lengths, self.normal_form)
 
     def _rules(self, gamma: Tensor) -> tuple[Tensor, ...]:
-        """Probabilities of options, the lengths, and in normal form the options given the rule."""
+        """The arguments of kernels: probabilities of options, lengths, and in normal form those given the rule."""
         rules = kernels.span_softmax(gamma, self.lengths)
         if not self.normal_form:
             return rules, self.lengths

@@ -3,9 +3,10 @@
 They are vectorised over all spans of one width. Every chart is kept in two copies, one indexed by a span's left end and
 its width, one by its right end and its width, so that all splits of all spans of one width are slices: with
 ``m = n - w + 1`` spans of width ``w``, their left children are ``left[:, :m, 1:w]`` and their right children are
-``right[:, w:, 1:w]`` read backwards. Charts that know output positions come in two copies each again, by where a
-constituent starts and by where it ends: in a straight rule the left child starts, and the right child ends, where the
-parent does; in an inverted rule it is the other way round. A sentence of ``n`` tokens takes O(n) torch operations.
+``right[:, w:, 1:w]`` read backwards. Charts with output positions have two copies of each of these, one indexed by the
+position where a constituent starts and one by the position where it ends: under a straight rule the left child starts,
+and the right child ends, where the parent does; under an inverted rule it is the other way round. A sentence of ``n``
+tokens takes O(n) torch operations.
 
 `permalign.kernels.operators` computes the same on CPU tensors with compiled loops.
 """

@@ -1,22 +1,22 @@
 """Labelled trees in plain torch: inside sums, the tagging likelihood, marginals, expected permutations, walks.
 
-A node of width w and label a is a split point j, an orientation o (0 straight, 1 inverted), a left child of label b
-and a right one of label c; its own log-weight is ``rule(o,a,b,c) + split(i,j,k,o)``, to which those of its children
-are added. What a span needs of its children is one matrix of labels for each orientation,
+A node over (i,k) with label a has a split point j, an orientation o (0 straight, 1 inverted), a left child with label b
+and a right child with label c. It adds ``rule(o,a,b,c) + split(i,j,k,o)`` to the log-weights of its children. What a
+span needs to know of its children is one matrix over their labels for each orientation,
 
     pair(o,b,c) = sum_j exp( split(i,j,k,o) + beta(i,j,b) + beta(j,k,c) )
 
-a product of matrices over the split points, which is contracted once with the rules: O(n^3 K^2 + n^2 K^3).
+a matrix product over split points, which is contracted with the rules once: O(n^3 K^2 + n^2 K^3).
 
-Products are made in probability space, each cell scaled by its largest label and each span by its heaviest split
+Products are computed in probability space, each cell scaled by its largest label and each span by its heaviest split
 point; the logarithms of these scales are kept separately. What such a product loses to underflow matters only where
-rules differ by more than half the range of the number format (see `permalign.kernels.numerics.needs_logs`); there
-``logs=True`` computes the same with logarithms throughout, at the price of K^2 numbers for every split point.
+rules differ by more than half the range of the number format (see `permalign.kernels.numerics.needs_logs`). For these,
+``logs=True`` computes the same in logarithms throughout, which takes K^2 numbers for every split point.
 `permalign.kernels.portable` explains how charts are kept.
 
-From the root down, the chart gives every node a distribution over what it is made of (`options`). Mass that flows from
-the root through these gives marginals and expected permutations; drawing from them gives samples; noise on them gives
-relaxed samples.
+From the root down, the chart gives every node a distribution over its split point, orientation and children's labels
+(`options`). Probability mass that flows down through these distributions gives marginals and expected permutations;
+drawing from them gives samples; adding Gumbel noise to them gives relaxed samples.
 """
 
 import torch
@@ -34,6 +34,7 @@ from permalign.kernels.layout import (
     root_scores,
     width_block,
 )
+from permalign.kernels.sampling import choose, gumbel_noise
 
 
 def _attached_zeros(splits: Tensor, rules: Tensor) -> Tensor:
@@ -65,15 +66,17 @@ def parent(
     if logs:
         pairs = pairs_of_labels(left, right, splits)[..., None, :, :, :]  # (..., 1, orientation, b, c)
         return (pairs + rules.transpose(0, 1)).flatten(-3).logsumexp(-1)
-    left_most, right_most = left.detach().amax(-1), right.detach().amax(-1)  # (..., 2, j)
-    weight = splits + left_most + right_most
-    most = weight.detach().flatten(-2).amax(-1)  # (...)
-    left = (left + (weight - left_most - most[..., None, None])[..., None]).exp()
-    right = (right - right_most[..., None]).exp()
+    # every child is divided by its heaviest label; the left one is multiplied by the weight of its split point, which
+    # is relative to the heaviest split point
+    left_top, right_top = left.detach().amax(-1), right.detach().amax(-1)  # (..., 2, j)
+    weight = splits + left_top + right_top
+    top = weight.detach().flatten(-2).amax(-1)  # (...)
+    left = (left + (weight - left_top - top[..., None, None])[..., None]).exp()
+    right = (right - right_top[..., None]).exp()
     pairs = left.transpose(-1, -2) @ right  # (..., orientation, b, c)
     highest = rules.detach().amax()
     flat_rules = (rules - highest).exp().transpose(0, 1).flatten(1)  # (a, orientation b c)
-    return (pairs.flatten(-3) @ flat_rules.T).log() + (most + highest)[..., None]
+    return (pairs.flatten(-3) @ flat_rules.T).log() + (top + highest)[..., None]
 
 
 def inside(
@@ -127,8 +130,8 @@ def tagging_inside(
     batch, max_length, labels = tokens.shape
     splits = mask_padding(splits, lengths)
     emissions = torch.where(inside_square(lengths, max_length), emissions, emissions.new_zeros(()))
-    own = masked_tokens(tokens, lengths) + _attached_zeros(splits, rules)[:, None, None]
-    cell = emissions[..., None] + own[:, :, None]  # (batch, start, position, K)
+    token_scores = masked_tokens(tokens, lengths) + _attached_zeros(splits, rules)[:, None, None]
+    cell = emissions[..., None] + token_scores[:, :, None]  # (batch, start, position, K)
     shape = (batch, max_length + 1, max_length + 1, max_length + 1, labels)
     left_start, left_end, right_start, right_end = (tokens.new_zeros(shape) for _ in range(4))
     roots = []
@@ -155,11 +158,11 @@ def tagging_inside(
 
 
 def options(chart: Tensor, rules: Tensor, splits: Tensor, lengths: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """What the spans of each width 2..n can be made of, as two choices, one after the other.
+    """The options of all spans of each width 2..n, as two choices, one after the other.
 
-    Returns for every width the log-weights ``(batch, start, a, 2, b, c)`` of an orientation and children's labels given
-    the span's label, and ``(batch, start, split, 2, b, c)`` of split points given those; both unnormalised. The second
-    does not depend on the span's label, so that two choices cost K times less than one.
+    Returns for every width the log-weights ``(batch, start, a, 2, b, c)`` of an orientation and the children's labels
+    given the span's label a, and ``(batch, start, split, 2, b, c)`` of split points given those; both unnormalised. The
+    second choice does not depend on the span's label, so that two choices cost K times less than a single one.
     """
     max_length, splits = length_of_spans(chart), mask_padding(splits, lengths)
     choices = []
@@ -229,12 +232,13 @@ def expected_matrix(top: Tensor, choices: list[tuple[Tensor, Tensor]], lengths: 
         starts = max_length - width + 1
         mass = left_start[:, :starts, width, :starts] + left_end[:, :starts, width, width:]
         mass = mass + right_start[:, width:, width, :starts] + right_end[:, width:, width, width:]
-        here = is_root(lengths, width, starts, top.dtype)
-        mass = mass + (here[:, :, None] * here[:, None])[..., None] * top[:, None, None]
+        at_root = is_root(lengths, width, starts, top.dtype)  # the root starts at token 0 and at position 0
+        mass = mass + (at_root[:, :, None] * at_root[:, None])[..., None] * top[:, None, None]
         if width == 1:
             matrix = mass.sum(-1).transpose(1, 2)  # from (batch, token, position)
             return torch.where(inside_square(lengths, max_length), matrix, torch.eye(max_length).to(matrix))
         pairs, points = choices[width - 2]
+        # b: sentence, s: start, p: position, a: label, o: orientation, x and y: children's labels, j: split point
         used = torch.einsum("bspa,bsaoxy->bspoxy", mass, pairs)
         to_left = torch.einsum("bspoxy,bsjoxy->obsjpx", used, points)
         to_right = torch.einsum("bspoxy,bsjoxy->obsjpy", used, points).flip(3)
@@ -248,11 +252,10 @@ def expected_matrix(top: Tensor, choices: list[tuple[Tensor, Tensor]], lengths: 
 def walk(
     chart: Tensor, rules: Tensor, root: Tensor, splits: Tensor, lengths: Tensor, uniforms: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Walk top-down from the root, choosing a label there and then one option (j, o, b, c) at every node met.
+    """Build derivations from the root down: choose the root's label, then an option (j, o, b, c) for every node.
 
-    With ``uniforms`` ``(samples, batch, n)`` in [0, 1), the first for the root's label, an option is drawn by
-    inverting its distribution function; without them the heaviest option is taken, and there is one sample. O(n K^2)
-    for each node.
+    With ``uniforms`` ``(samples, batch, n)`` in [0, 1) options are drawn (see `choose`), one number for each, the first
+    for the root's label; without them the heaviest options are taken, and there is one sample. O(n K^2) for each node.
 
     Returns:
         nodes: ``(samples, batch, n - 1, 5)``, the internal nodes (i, j, k, orientation, label) in pre-order, -1 beyond.
@@ -263,7 +266,7 @@ def walk(
     samples = 1 if uniforms is None else uniforms.shape[0]
     count, batch = samples * chart.shape[0], chart.shape[0]
     row, walker = torch.arange(batch, device=device).repeat(samples), torch.arange(count, device=device)
-    draws = [None] * max_length if uniforms is None else uniforms.reshape(count, max_length, 1).unbind(1)
+    draws = [None] * max_length if uniforms is None else uniforms.reshape(count, max_length).unbind(1)
     left, right = by_ends(chart.detach(), max_length)
     scores = mask_padding(splits.detach(), lengths)
     orders = torch.arange(max_length, device=device).repeat(count, 1)
@@ -282,7 +285,10 @@ def walk(
         active = depth > 0
         start, end, position, label = stack[walker, (depth - 1).clamp(min=0)].unbind(-1)
         width = torch.where(active, end - start, 2)
-        start, end = torch.where(active, start, 0), torch.where(active, end, 2)
+        start, end = (
+            torch.where(active, start, 0),
+            torch.where(active, end, 2),
+        )  # any valid span where nothing is open
         allowed = inner < width[:, None]
         of_left = left[row[:, None], start[:, None], inner]  # (walker, split, K)
         of_right = right[row[:, None], end[:, None], (width[:, None] - inner).clamp(min=0)]
@@ -292,6 +298,7 @@ def walk(
             ~allowed[..., None, None, None], -torch.inf
         )
         option = choose(weights.flatten(1), draws[step + 1])
+        # the index of an option counts (split point, orientation, left label, right label), the last one fastest
         option, right_label = option // labels, option % labels
         option, left_label = option // labels, option % labels
         middle, rule = start + option // 2 + 1, option % 2
@@ -325,31 +332,14 @@ def _split_indices(max_length: int, start: Tensor, width: Tensor, inner: Tensor,
     return (offset + start * (width - 1))[:, None].add(inner - 1).clamp(max=count - 1)
 
 
-def choose(weights: Tensor, uniform: Tensor | None) -> Tensor:
-    """The heaviest option ``(walkers,)`` of log-weights ``(walkers, options)``, or one drawn by a uniform number."""
-    if uniform is None:
-        return weights.argmax(-1)
-    cumulative = weights.softmax(-1).cumsum(-1)
-    drawn = (cumulative <= uniform.to(cumulative) * cumulative[:, -1:]).sum(-1)
-    last = weights.shape[1] - 1 - weights.isfinite().flip(-1).long().argmax(-1)
-    return torch.minimum(drawn, last)
-
-
 def gumbel_options(
     choices: list[tuple[Tensor, Tensor]], temperature: float, generator: torch.Generator | None
 ) -> list[tuple[Tensor, Tensor]]:
     """The `options` with Gumbel noise added, divided by a temperature."""
     return [
-        tuple((weights + gumbel(weights, generator)) / temperature for weights in both)  # type: ignore[misc]
+        tuple((weights + gumbel_noise(weights, generator)) / temperature for weights in both)  # type: ignore[misc]
         for both in choices
     ]
-
-
-def gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Independent draws from the standard Gumbel distribution, in the shape of a tensor."""
-    uniform = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-    tiny = torch.finfo(like.dtype).tiny
-    return -(-uniform.clamp(min=tiny).log()).clamp(min=tiny).log()
 
 
 def one_hot(probabilities: Tensor, axis: int) -> Tensor:

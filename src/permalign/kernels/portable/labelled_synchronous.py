@@ -6,7 +6,7 @@ With ``C(i,k,p,q,a)`` the log-weight of all labelled trees of (i,k) with label a
     C(i,k,p,q,a) = logsumexp over j, r, b, c of { rule(0,a,b,c) + split(i,j,k,0) + C(i,j,p,r,b) + C(j,k,r,q,c),
                                                   rule(1,a,b,c) + split(i,j,k,1) + C(i,j,r,q,b) + C(j,k,p,r,c) }
 
-children are summed for every pair of their labels and then contracted with the rules, as in
+children are summed for every pair of their labels, which is then contracted with the rules, as in
 `permalign.kernels.portable.labelled`: O(n^3 m^3 K^2 + n^2 m^2 K^3). Charts are in double precision.
 """
 
@@ -21,12 +21,12 @@ from permalign.kernels.portable.labelled import parent
 from permalign.kernels.portable.synchronous import (
     Walks,
     band,
-    choose,
     dense,
     dense_scores,
     leaves_of,
     walk_options,
 )
+from permalign.kernels.sampling import choose
 
 
 def inside(
@@ -68,7 +68,8 @@ def _children(cells: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
         [cells[width - left_width - 1][:, left_width : left_width + starts] for left_width in inner], 2
     )
     fenceposts = left.shape[3]
-    # the child that comes first writes from p to r, the other from r to q: (batch, i, p, q, split, r, K)
+    # The child that comes first writes from p to r, the other one from r to q. Either child may come first, so both are
+    # arranged in both ways as (batch, i, p, q, split, r, K): as the first one for any q, as the second one for any p.
     first, second = (
         [child.permute(axes).unsqueeze(new_axis).expand(shape) for child in (left, right)]
         for axes, new_axis, shape in (
@@ -76,6 +77,7 @@ def _children(cells: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
             ((0, 1, 4, 2, 3, 5), 2, (-1, -1, fenceposts, -1, -1, -1, -1)),
         )
     )
+    # under a straight rule the left child comes first, under an inverted one the right child
     lefts = torch.stack([first[0], second[0]], 4).flatten(5, 6)
     rights = torch.stack([second[1], first[1]], 4).flatten(5, 6)
     return lefts, rights
@@ -130,11 +132,9 @@ def walk(
     pair = segments.detach(), lengths, target_lengths
     tops, cells = inside(rules, root, tokens, splits, *pair, maximise=uniforms is None)
     samples = 1 if uniforms is None else uniforms.shape[0]
-    labels = choose(
-        tops.repeat(samples, 1), None if uniforms is None else uniforms[..., 0].reshape(-1).double()
-    )
-    room = target_lengths <= lengths * (segments.shape[3] - 1)
-    roots = torch.where(room, labels.view(samples, len(lengths)), -2)
+    labels = choose(tops.repeat(samples, 1), None if uniforms is None else uniforms[..., 0].flatten())
+    fits = target_lengths <= lengths * (segments.shape[3] - 1)
+    roots = torch.where(fits, labels.view(samples, len(lengths)), -2)
     scores = dense_scores(mask_padding(splits, lengths).double())
     options = LabelledOptions(scores, dense(cells), rules.double())
     draws = None if uniforms is None else uniforms[..., 1:]

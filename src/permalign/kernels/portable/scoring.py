@@ -18,7 +18,7 @@ def mix32(value: Tensor) -> Tensor:
 
 
 def kept_units(seed: Tensor, items: Tensor, splits: Tensor, hidden: int, dropout: float) -> Tensor:
-    """Which hidden units stay, ``(items, splits, hidden)``: a function of nothing but its arguments.
+    """Which hidden units are kept, ``(items, splits, hidden)``: a hash of the arguments, so that it can be repeated.
 
     Every (seed, sentence, split) has a key; unit h of the first half and unit h + half of the second are decided
     by the low and the high 16 bits of one hash of (key, h).
@@ -71,9 +71,9 @@ def split_scores(
             splits = torch.arange(
                 split_offset(max_length, width), split_offset(max_length, width + 1), device=start.device
             )
-            kept = kept_units(seed, items, splits, hidden, dropout)
-            units = units * kept.view_as(units) * dropout_scale(dropout)[1]
+            mask = kept_units(seed, items, splits, hidden, dropout)
+            units = units * mask.view_as(units) * dropout_scale(dropout)[1]
         blocks.append(units @ weight.T + bias)
-    # for a sentence of one token: no scores, but attached to the inputs
-    none = (start + middle + end)[:, :0] @ weight.T + bias
-    return mask_padding(pack_blocks(blocks, none), lengths)
+    # a sentence of one token has no scores, but its empty tensor must be attached to the inputs
+    no_scores = (start + middle + end)[:, :0] @ weight.T + bias
+    return mask_padding(pack_blocks(blocks, no_scores), lengths)

@@ -1,7 +1,8 @@
 """Separable permutations in plain torch; `permalign.kernels.portable` explains how charts are kept.
 
-The same functions serve the normal form (one derivation per permutation: no straight node may have a straight left
-child, no inverted node an inverted one): the left child of rule R is then weighed by the *other* rule alone.
+The same functions serve the normal form, in which every permutation has one derivation: no straight node has a straight
+left child, and no inverted node an inverted one. There, a left child of rule R counts only derivations whose topmost
+rule is the *other* one.
 """
 
 import torch
@@ -18,6 +19,7 @@ from permalign.kernels.layout import (
     split_offset,
     width_block,
 )
+from permalign.kernels.sampling import choose
 
 
 def inside(
@@ -73,11 +75,16 @@ def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) ->
     return mask_padding(pack_blocks(blocks, weights), lengths).detach()
 
 
-def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
+def rule_marginals(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = None) -> Tensor:
     """The probability that a derivation uses each split with each rule, ``(batch, T, 2)``; O(n^3).
 
-    Mass flows from the root down: ``mass(child) += G(split, rule) * mass(parent)``. With ``within`` (normal form),
-    the mass that reaches a span as the left child of rule R is spent on the other rule's options alone.
+    Mass flows from the root down: ``mass(child) += G(split, rule) * mass(parent)``.
+
+    Args:
+        rules: ``(batch, T, 2)``, the probabilities G of the options of every span.
+        lengths: ``(batch,)``, the sentences' lengths.
+        given_rule: for the normal form, ``(batch, T, 2)``, the probabilities of split points given the span's rule. The
+            mass that reaches a span as the left child of rule R goes to options of the other rule only.
     """
     max_length, batch = length_of(rules), rules.shape[0]
     from_left = rules.new_zeros(batch, max_length + 1, max_length + 1, 2)  # [i, width, parent's rule]
@@ -85,21 +92,24 @@ def rule_marginals(rules: Tensor, lengths: Tensor, within: Tensor | None = None)
     blocks: list[Tensor] = []
     for width in range(max_length, 1, -1):
         starts = max_length - width + 1
-        free = from_right[:, width:, width] + is_root(lengths, width, starts, rules.dtype)
-        bound = from_left[:, :starts, width]  # (batch, start, rule of the parent)
+        # the mass of each span, as a right child or the root, and as a left child; only the latter may be restricted
+        unrestricted = from_right[:, width:, width] + is_root(lengths, width, starts, rules.dtype)
+        as_left_child = from_left[:, :starts, width]  # (batch, start, rule of the parent)
         block = width_block(rules, max_length, width)
-        if within is None:
-            used = (free + bound.sum(-1))[..., None, None] * block
+        if given_rule is None:
+            marginals = (unrestricted + as_left_child.sum(-1))[..., None, None] * block
         else:
-            used = free[..., None, None] * block
-            used = used + bound.flip(-1)[:, :, None] * width_block(within, max_length, width)
-        from_left[:, :starts, 1:width] += used
-        from_right[:, width:, 1:width] += used.sum(-1).flip(2)
-        blocks.append(used)
+            marginals = unrestricted[..., None, None] * block
+            # flipped: what comes from a straight parent goes to inverted options, and vice versa
+            restricted = as_left_child.flip(-1)[:, :, None] * width_block(given_rule, max_length, width)
+            marginals = marginals + restricted
+        from_left[:, :starts, 1:width] += marginals
+        from_right[:, width:, 1:width] += marginals.sum(-1).flip(2)
+        blocks.append(marginals)
     return pack_blocks(blocks[::-1], rules)
 
 
-def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None) -> Tensor:
+def expected_matrix(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = None) -> Tensor:
     """The expected permutation matrix ``(batch, position, token)``; O(n^4).
 
     ``mu(i,k,p)`` is the probability that (i,k) is a constituent whose output starts at p. Each split sends
@@ -107,34 +117,37 @@ def expected_matrix(rules: Tensor, lengths: Tensor, within: Tensor | None = None
         S:  mu(i,j,p)     += G_S mu(i,k,p)      mu(j,k,p+j-i) += G_S mu(i,k,p)
         I:  mu(i,j,p+k-j) += G_I mu(i,k,p)      mu(j,k,p)     += G_I mu(i,k,p)
 
-    and ``E[M](p, t) = mu(t, t+1, p)``. Padding is the identity.
+    and ``E[M](p, t) = mu(t, t+1, p)``. Padding is the identity. ``given_rule`` is for the normal form, as in
+    `rule_marginals`.
     """
     max_length, batch = length_of(rules), rules.shape[0]
-    # [left or right end, width, position], where "end" is the position after a constituent's last token
+    # mu by the span's left or right end, its width, and the output position where it starts or ends (one past its last)
     shape = (batch, max_length + 1, max_length + 1, max_length + 1)
     left_start, left_end, right_start, right_end = (rules.new_zeros(shape) for _ in range(4))
     for width in range(max_length, 0, -1):
         starts = max_length - width + 1
-        # copies, because the charts are changed below; (batch, start, position)
+        # mu of each span (batch, start, position) as the left child of a straight and of an inverted rule (copies,
+        # because the charts are changed below), and as a right child or the root, where no rule is forbidden
         straight_left = left_start[:, :starts, width, :starts].clone()
         inverted_left = left_end[:, :starts, width, width:].clone()
-        free = right_start[:, width:, width, :starts] + right_end[:, width:, width, width:]
+        unrestricted = right_start[:, width:, width, :starts] + right_end[:, width:, width, width:]
         at_root = is_root(lengths, width, starts, rules.dtype)[..., None]
-        free = free + at_root * is_root(lengths, width, starts, rules.dtype)[:, None]
+        unrestricted = unrestricted + at_root * is_root(lengths, width, starts, rules.dtype)[:, None]
         if width == 1:
-            reached = free + straight_left + inverted_left + attached_zeros(rules)[:, None, None]
+            reached = unrestricted + straight_left + inverted_left + attached_zeros(rules)[:, None, None]
             matrix = reached.transpose(1, 2)  # from (batch, token, position)
             return torch.where(inside_square(lengths, max_length), matrix, torch.eye(max_length).to(matrix))
         straight, inverted = width_block(rules, max_length, width)[..., None].unbind(
             3
         )  # (batch, start, split, 1)
-        if within is None:
-            reach = (free + straight_left + inverted_left)[:, :, None]
-            straight, inverted = straight * reach, inverted * reach  # (batch, start, split, position)
+        if given_rule is None:
+            mu = (unrestricted + straight_left + inverted_left)[:, :, None]
+            straight, inverted = straight * mu, inverted * mu  # (batch, start, split, position)
         else:
-            only_straight, only_inverted = width_block(within, max_length, width)[..., None].unbind(3)
-            straight = straight * free[:, :, None] + only_straight * inverted_left[:, :, None]
-            inverted = inverted * free[:, :, None] + only_inverted * straight_left[:, :, None]
+            # a left child of an inverted rule is straight, and that of a straight rule inverted
+            given_straight, given_inverted = width_block(given_rule, max_length, width)[..., None].unbind(3)
+            straight = straight * unrestricted[:, :, None] + given_straight * inverted_left[:, :, None]
+            inverted = inverted * unrestricted[:, :, None] + given_inverted * straight_left[:, :, None]
         left_start[:, :starts, 1:width, :starts] += straight
         right_end[:, width:, 1:width, width:] += straight.flip(2)
         left_end[:, :starts, 1:width, width:] += inverted
@@ -167,9 +180,10 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_fo
             inverted = inverted + left_end[:, :starts, 1:width, width:]
             by_rule = torch.stack([straight, inverted], dim=-1).logsumexp(2)  # (batch, start, position, rule)
             total = by_rule.logsumexp(-1)
-        bound = normal_form and width > 1
-        left_start[:, :starts, width, :starts] = by_rule[..., 1] if bound else total
-        left_end[:, :starts, width, width:] = by_rule[..., 0] if bound else total
+        # a left child starts where a straight parent does and ends where an inverted one does
+        restricted = normal_form and width > 1
+        left_start[:, :starts, width, :starts] = by_rule[..., 1] if restricted else total
+        left_end[:, :starts, width, width:] = by_rule[..., 0] if restricted else total
         right_start[:, width:, width, :starts] = total
         right_end[:, width:, width, width:] = total
         roots.append(total[:, 0, 0])
@@ -179,10 +193,11 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_fo
 def walk(
     weights: Tensor, lengths: Tensor, uniforms: Tensor | None = None, normal_form: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Walk top-down from the root, choosing one option of ``weights`` (gamma) at every span met.
+    """Build derivations from the root down, choosing one option of ``weights`` (gamma) for every span on the way.
 
-    With ``uniforms`` ``(samples, batch, n - 1)`` in [0, 1) an option is drawn by inverting its distribution
-    function; without them the heaviest option is taken, and there is one sample.
+    With ``uniforms`` ``(samples, batch, n - 1)`` in [0, 1) options are drawn (see `choose`), one number for each;
+    without them the heaviest options are taken, and there is one sample. All samples of all sentences (*walkers*) take
+    their steps together.
 
     Returns:
         nodes: ``(samples, batch, n - 1, 4)``, the internal nodes (i, j, k, rule) in pre-order, -1 beyond the last.
@@ -192,7 +207,7 @@ def walk(
     samples = 1 if uniforms is None else uniforms.shape[0]
     device, count = weights.device, samples * batch
     weights = weights.detach()
-    row = torch.arange(batch, device=device).repeat(samples)  # which sentence each walker is in
+    row = torch.arange(batch, device=device).repeat(samples)  # the sentence of each walker
     walker = torch.arange(count, device=device)
     orders = torch.arange(max_length, device=device).repeat(count, 1)
     nodes = torch.full((count, max_length - 1, 4), -1, device=device)
@@ -207,19 +222,15 @@ def walk(
     )
     for step in range(max_length - 1):
         start, end, position, forbidden = stack[walker, (depth - 1).clamp(min=0)].unbind(-1)
-        width = torch.where(depth > 0, end - start, 2)
+        width = torch.where(
+            depth > 0, end - start, 2
+        )  # walkers that are done choose too, but it is not recorded
+        # the options of a span are consecutive in the flattened weights: rule by rule, split point by split point
         first = 2 * (offsets[width] + start * (width - 1))
         allowed = (option < 2 * (width - 1)[:, None]) & (option % 2 != forbidden[:, None])
         index = (first[:, None] + option).clamp(max=2 * weights.shape[1] - 1)
         values = weights.flatten(1)[row[:, None], index].masked_fill(~allowed, -torch.inf)
-        if uniforms is None:
-            chosen = values.argmax(-1)
-        else:
-            cumulative = values.softmax(-1).cumsum(-1)
-            threshold = uniforms[:, :, step].reshape(-1, 1).to(cumulative) * cumulative[:, -1:]
-            chosen = (cumulative <= threshold).sum(-1)
-            last = torch.where(allowed, option, -1).amax(-1)
-            chosen = torch.minimum(chosen, last)
+        chosen = choose(values, None if uniforms is None else uniforms[:, :, step].flatten())
         rule, middle = chosen % 2, start + chosen // 2 + 1
         active = depth > 0
         node = torch.stack([start, middle, end, rule], dim=-1)

@@ -2,14 +2,14 @@
 
 The cells of a source span (i,k) are a matrix over output fenceposts (p,q), LOG_ZERO where nothing is possible, and a
 rule is a product of two such matrices in logarithms. It is computed from exponentials, scaled by the largest entry of
-each row of the first factor and of each column of the second; products that come close to underflow are summed again
-in logarithms. Charts are in double precision. In normal form the left child of rule R is weighed by the other rule
-alone.
+each row of the first factor and of each column of the second; entries that come close to underflow are summed again in
+logarithms. Charts are in double precision. In normal form, a left child of rule R counts only derivations whose topmost
+rule is the other one.
 
-Walks go from the root of such a chart down to derivations, for all walkers at once. A walker stands at a source span
-(i,k), an output span (p,q) and a *state*: a label, or the rule that a left child may not use in normal form, or -1. It
-chooses a split, a rule and the output fencepost r between its children (and its children's labels), or that its span
-is a leaf, that is, a token or a phrase.
+Walks build derivations from the root of such a chart down, for all samples of all sentences (*walkers*) at once. A
+walker stands at a source span (i,k), an output span (p,q) and a *state*: a label; in normal form the rule that a left
+child may not use; or -1. It chooses that its span is a leaf (a token or a phrase), or it chooses a split, a rule, the
+output fencepost r between the two children, and the children's labels if there are labels.
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from permalign.kernels.layout import LEAF, attached_zeros, leaf_spans, length_of, mask_padding, width_block
 from permalign.kernels.numerics import LOG_ZERO
+from permalign.kernels.sampling import choose
 
 
 @dataclass(frozen=True)
@@ -89,21 +90,25 @@ def leaves_of(segments: Tensor, max_length: int, lengths: Tensor, target_lengths
     """Segments by their start and end in the output: for each width of leaves ``(batch, first token, p, q)``."""
     _, leaves, starts, sizes = segments.shape
     first, width = (indices.to(segments.device) for indices in leaf_spans(max_length, leaves))
-    post = torch.arange(starts, device=segments.device)
-    size = post - post[:, None]  # (p, q)
+    fencepost = torch.arange(starts, device=segments.device)
+    size = fencepost - fencepost[:, None]  # (p, q)
     inside_source = first + width <= lengths[:, None]
-    possible = (size >= 0) & (size < sizes) & (post <= target_lengths[:, None, None])
-    by_end = segments[:, :, post[:, None], size.clamp(0, sizes - 1)]
-    answer = torch.where(inside_source[:, :, None, None] & possible[:, None], by_end, LOG_ZERO)
-    return list(answer.split(width.bincount()[1:].tolist(), dim=1))
+    possible = (size >= 0) & (size < sizes) & (fencepost <= target_lengths[:, None, None])
+    by_end = segments[:, :, fencepost[:, None], size.clamp(0, sizes - 1)]
+    cells = torch.where(inside_source[:, :, None, None] & possible[:, None], by_end, LOG_ZERO)
+    return list(cells.split(width.bincount()[1:].tolist(), dim=1))
 
 
 def band(segments: Tensor, lengths: Tensor, target_lengths: Tensor, width: int) -> Tensor:
     """Which cells of the spans of a width can be part of a whole derivation, ``(batch, p, q)``."""
-    post, max_segment_length = torch.arange(segments.shape[2], device=segments.device), segments.shape[3] - 1
-    size = post - post[:, None]
+    fencepost, max_segment_length = (
+        torch.arange(segments.shape[2], device=segments.device),
+        segments.shape[3] - 1,
+    )
+    size = fencepost - fencepost[:, None]
+    # the tokens outside the span can write only so many; it must write the rest
     fewest = (target_lengths - (lengths - width) * max_segment_length)[:, None, None]
-    in_target = post <= target_lengths[:, None, None]
+    in_target = fencepost <= target_lengths[:, None, None]
     return (size >= 0) & (size <= width * max_segment_length) & (size >= fewest) & in_target
 
 
@@ -144,17 +149,18 @@ def _log_product(first: Tensor, second: Tensor) -> Tensor:
     row_top = first.detach().amax(-1, keepdim=True)
     column_top = second.detach().amax(-2, keepdim=True)
     product = (first - row_top).exp() @ (second - column_top).exp()
+    # entries so small that terms which vanished may matter; 1.0 stands in for them, so that no gradient becomes NaN
     lost = product.detach() < torch.finfo(product.dtype).tiny ** 0.6
-    answer = torch.where(lost, 1.0, product).log() + row_top + column_top
+    logs = torch.where(lost, 1.0, product).log() + row_top + column_top
     fenceposts = product.shape[-1]
-    forward = torch.ones(fenceposts, fenceposts, dtype=torch.bool, device=product.device).triu()
-    answer = torch.where(forward, answer, LOG_ZERO)
+    forward = torch.ones(fenceposts, fenceposts, dtype=torch.bool, device=product.device).triu()  # p <= q
+    logs = torch.where(forward, logs, LOG_ZERO)
     indices = (lost & forward).nonzero(as_tuple=True)
     if indices[0].numel():
         *outer, p, q = indices
         exact = (first[(*outer, p)] + second.transpose(-1, -2)[(*outer, q)]).logsumexp(-1)
-        answer = answer.index_put(indices, exact)
-    return answer
+        logs = logs.index_put(indices, exact)
+    return logs
 
 
 # --- Walks from the root down ---------------------------------------------------------------------------------
@@ -217,7 +223,7 @@ def walk_options(
     max_length: int,
     draws: Tensor | None,
 ) -> Walks:
-    """Walk from the root down, taking the heaviest option of every span met, or one drawn by a uniform number.
+    """Build derivations from the root down by the heaviest option of every span, or one drawn at random (see `choose`).
 
     Args:
         options: what a walker can choose from.
@@ -247,7 +253,7 @@ def walk_options(
         if not at.numel():
             continue
         start, end, _, p, q, state = spans.unbind(-1)
-        draw = None if draws is None else draws.reshape(count, -1)[at, step[at]].double()
+        draw = None if draws is None else draws.reshape(count, -1)[at, step[at]]
         chosen = options.unravel(choose(options.values(row[at], start, end, p, q, state), draw))
         step[at] += 1
         leaf = chosen[1] == LEAF
@@ -261,21 +267,11 @@ def walk_options(
         right_output = torch.where(straight, r, p), torch.where(straight, q, r)
         left_position = torch.where(straight, position, position + end - middle)
         right_position = torch.where(straight, position + middle - start, position)
+        # the left child is pushed last, so that it is visited first: nodes come in pre-order
         stack[at, depth[at]] = torch.stack([middle, end, right_position, *right_output, right_state], -1)
         stack[at, depth[at] + 1] = torch.stack([start, middle, left_position, *left_output, left_state], -1)
         depth[at] += 2
     return Walks(*(field.unflatten(0, (samples, batch)) for field in walks))
-
-
-def choose(values: Tensor, uniform: Tensor | None) -> Tensor:
-    """The heaviest option of every row, or one drawn by inverting the distribution function."""
-    if uniform is None:
-        return values.argmax(-1)
-    cumulative = values.softmax(-1).cumsum(-1)
-    chosen = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(-1)
-    option = torch.arange(values.shape[-1], device=values.device)
-    last = torch.where(values > LOG_ZERO / 2, option, -1).amax(-1)
-    return torch.where(last < 0, values.argmax(-1), torch.minimum(chosen, last))
 
 
 def dense(cells: list[Tensor], elsewhere: float = LOG_ZERO) -> Tensor:
