@@ -199,7 +199,7 @@ def beyond() -> Figure:
     ]
     return _bars(
         {
-            "best of the paper": paper,
+            "the paper's best": paper,
             "Hard-ReMoto": [_mean(results.get(f"hard/{column}")) for column in columns],
             "exact transduction": [_mean(results.get(f"exact-constrained/{column}")) for column in columns],
             "reranked": [_mean(results.get(f"reranked/{column}")) for column in columns],
