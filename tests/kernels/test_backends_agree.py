@@ -128,6 +128,37 @@ def test_synchronous_walks(length, phrase):
             assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("labels", [1, 3])
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_labelled_synchronous_walks(length, labels):
+    splits, segments, *lengths = random_pairs(length, torch.float64)
+    grammar = [
+        torch.randn(shape, dtype=torch.float64)
+        for shape in ((2, labels, labels, labels), (labels,), (4, length, labels))
+    ]
+    uniforms = torch.rand(20, 4, length, dtype=torch.float64)
+    for drawn in (None, uniforms):
+        compiled, portable = on_both_backends(
+            lambda *inputs: kernels.labelled_synchronous_walk(*inputs, *lengths, drawn),  # noqa: B023
+            *grammar,
+            splits,
+            segments,
+        )
+        for ours, theirs in zip(compiled, portable, strict=True):
+            assert torch.equal(ours, theirs)
+
+
+def test_sums_without_gradients_are_those_of_all_pairs_at_once(monkeypatch):
+    splits, segments, *lengths = random_pairs(5, torch.float64)
+    grammar = [torch.randn(shape, dtype=torch.float64) for shape in ((2, 3, 3, 3), (3,), (4, 5, 3))]
+    plain, labelled = (splits, segments, *lengths), (*grammar, splits, segments, *lengths)
+    at_once = kernels.synchronous_inside(*plain), kernels.labelled_synchronous_inside(*labelled)
+    monkeypatch.setattr(kernels, "GROUP_BYTES", 0)
+    with torch.no_grad():
+        one_by_one = kernels.synchronous_inside(*plain), kernels.labelled_synchronous_inside(*labelled)
+    assert torch.equal(torch.cat(one_by_one), torch.cat(at_once))
+
+
 @pytest.mark.parametrize("labels", [1, 2, 6])
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
 def test_labelled(length, labels, dtype):

@@ -76,6 +76,12 @@ def examples():
             4,
             2,
         ),
+        "permalign::labelled_synchronous_best_inside": (
+            known_grammar[0],
+            *known_grammar[2:],
+            segments.detach(),
+            *both,
+        ),
         "permalign::labelled_inside": (*grammar, LENGTHS),
         "permalign::labelled_inside_backward": (per_sentence, *known_grammar, *labelled_chart, LENGTHS),
         "permalign::labelled_best_inside": (known_grammar[0], *known_grammar[2:], LENGTHS),

@@ -21,11 +21,14 @@ class SearchSettings:
         beam: the beam size; 1 is greedy search.
         constraint: what may follow a prefix; None for anything.
         max_length: the maximum length of an output; None lets the head choose one by the length of the sentence.
+        max_operations: how many operations it may take to rank the candidates of one sentence by exact likelihoods;
+            None for any number.
     """
 
     beam: int = 1
     constraint: Constraint | None = None
     max_length: int | None = None
+    max_operations: float | None = None
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,16 @@ class Head(nn.Module, ABC):
             "orders. Use a tagging or segments head, or a lower bound from samples."
         )
 
+    def cost_over_orders(self, source_length: int, target_length: int, num_labels: int) -> int:
+        """Return about how many operations `log_likelihood_over_orders` takes for one pair; 0 if there is no such sum.
+
+        Args:
+            source_length: the length of the source.
+            target_length: the length of the output.
+            num_labels: how many labels the nodes of a tree may have; 1 for trees without labels.
+        """
+        return 0
+
     def derivations_over_orders(
         self,
         distribution: OrderDistribution,

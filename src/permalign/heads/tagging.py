@@ -7,6 +7,7 @@ from torch.nn import functional
 from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.base import Decoder, Head, encoded_size
 from permalign.heads.softmax.output import OutputSoftmax
+from permalign.kernels.layout import span_count, split_count
 from permalign.masks import length_mask, padding_mask
 from permalign.shapes import Float, Int
 from permalign.structures import OrderDistribution, Segment
@@ -98,6 +99,11 @@ class TaggingHead(Head):
         return distribution.log_likelihood(
             self.target_emissions(states, lengths, target, target_lengths, smoothing)
         )
+
+    def cost_over_orders(self, source_length: int, target_length: int, num_labels: int) -> int:
+        """Return the number of pairs of children in all cells of the chart: O(n^4 K^2 + n^3 K^3)."""
+        splits, spans = split_count(source_length), span_count(source_length)
+        return 2 * source_length * (splits * num_labels**2 + spans * num_labels**3)
 
     def _padded_target(
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float

@@ -14,7 +14,7 @@ tensor([2.])
 Importing this module registers the operators with torch, which a program saved by ``torch.export`` needs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from permalign.kernels import operators, portable
-from permalign.kernels.layout import root_scores
-from permalign.kernels.numerics import needs_logs
+from permalign.kernels.layout import length_of, root_scores, span_count
+from permalign.kernels.numerics import LOG_ZERO, needs_logs
 from permalign.kernels.portable.synchronous import Walks
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "labelled_chart",
     "labelled_log_partition",
     "labelled_synchronous_inside",
+    "labelled_synchronous_walk",
     "labelled_tagging_inside",
     "rule_marginals",
     "span_one_hot",
@@ -49,6 +50,9 @@ __all__ = [
 ]
 
 Backend = Literal["auto", "compiled", "portable"]
+
+GROUP_BYTES = 2**26
+"""How large the charts of a group of pairs may be where only their sums are wanted."""
 
 _backend: Backend = "auto"
 
@@ -199,7 +203,12 @@ def synchronous_inside(
 ) -> Tensor:
     """Sum over derivations that write an output; see `permalign.kernels.portable.synchronous.inside`."""
     if _compiled(scores) and not normal_form:
-        return operators.synchronous.inside(scores, segments, lengths, target_lengths, False)[0]
+        pairs = (scores, segments, lengths, target_lengths)
+        return _sum_in_groups(
+            lambda *group: operators.synchronous.inside(*group, False)[0],
+            pairs,
+            span_count(length_of(scores)) * segments.shape[2] ** 2,
+        )
     return portable.synchronous.inside(scores, segments, lengths, target_lengths, normal_form)[0]
 
 
@@ -230,10 +239,65 @@ def labelled_synchronous_inside(
     target_lengths: Tensor,
 ) -> Tensor:
     """Sum over labelled trees that write an output; see `permalign.kernels.portable.labelled_synchronous.inside`."""
-    grammar, pair = (rules, root, tokens, splits), (segments, lengths, target_lengths)
+    pairs = (tokens, splits, segments, lengths, target_lengths)
     if _compiled(tokens) and not _extreme(rules, root):
-        return operators.labelled_synchronous.inside(*grammar, *pair)[0]
-    return portable.labelled_synchronous.inside(*grammar, *pair)[0].logsumexp(-1).to(tokens.dtype)
+        return _sum_in_groups(
+            lambda *group: operators.labelled_synchronous.inside(rules, root, *group)[0],
+            pairs,
+            span_count(tokens.shape[1]) * segments.shape[2] ** 2 * (tokens.shape[2] + 1),
+        )
+    return portable.labelled_synchronous.inside(rules, root, *pairs)[0].logsumexp(-1).to(tokens.dtype)
+
+
+def labelled_synchronous_walk(
+    rules: Tensor,
+    root: Tensor,
+    tokens: Tensor,
+    splits: Tensor,
+    segments: Tensor,
+    lengths: Tensor,
+    target_lengths: Tensor,
+    uniforms: Tensor | None = None,
+) -> Walks:
+    """Labelled derivations of an output: the best, or drawn by ``uniforms`` (samples, batch, n); not differentiable."""
+    rules, root, tokens, splits, segments = (
+        part.detach() for part in (rules, root, tokens, splits, segments)
+    )
+    pairs = (tokens, splits, segments, lengths, target_lengths)
+    if _compiled(tokens) and uniforms is None:
+        chart = operators.labelled_synchronous.best_inside(rules, *pairs)
+    elif _compiled(tokens) and not _extreme(rules, root):
+        _, values, scales = operators.labelled_synchronous.inside(rules, root, *pairs)
+        chart = values.log_().add_(scales[..., None]).clamp_(min=LOG_ZERO)
+    else:
+        cells = portable.labelled_synchronous.inside(rules, root, *pairs, maximise=uniforms is None)[1]
+        chart = torch.cat(cells, dim=1)
+    fenceposts, labels = segments.shape[2], tokens.shape[2]
+    return portable.labelled_synchronous.walk(
+        chart.view(len(lengths), -1, fenceposts, fenceposts, labels),
+        rules,
+        root,
+        splits,
+        lengths,
+        target_lengths,
+        segments.shape[3] - 1,
+        uniforms,
+    )
+
+
+def _sum_in_groups(log_sum: Callable[..., Tensor], pairs: tuple[Tensor, ...], chart_size: int) -> Tensor:
+    """The log-sums of a batch of pairs; without gradients, of a few pairs at a time, because no chart has to be kept.
+
+    Args:
+        log_sum: computes the log-sums of a group of pairs.
+        pairs: its arguments, whose first axis is the batch.
+        chart_size: how many numbers the chart of one pair holds.
+    """
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return log_sum(*pairs)
+    size = max(torch.get_num_threads(), GROUP_BYTES // (8 * chart_size))
+    groups = [[part[start : start + size] for part in pairs] for start in range(0, len(pairs[0]), size)]
+    return log_sum(*pairs) if len(groups) < 2 else torch.cat([log_sum(*group) for group in groups])
 
 
 # --- Scoring splits -------------------------------------------------------------------------------------------
@@ -284,3 +348,4 @@ def warm_up() -> None:
         synchronous_walk(scores, segments, lengths, torch.tensor([2]))
         pair = (scores.detach(), segments, lengths, torch.tensor([2]))
         labelled_synchronous_inside(rules, root, tokens, *pair).sum().backward()
+        labelled_synchronous_walk(rules, root, tokens, *pair)

@@ -52,6 +52,15 @@ def span_offset(length: int, width: int) -> int:
     return (width - 1) * (length + 1) - width * (width - 1) // 2
 
 
+def span_count(length: int) -> int:
+    """How many spans a sentence has.
+
+    >>> span_count(4)
+    10
+    """
+    return span_offset(length, length + 1)
+
+
 def leaf_count(length: int, max_phrase_length: int) -> int:
     """How many spans of at most ``max_phrase_length`` tokens a sentence has: its leaves, where phrases may be leaves.
 

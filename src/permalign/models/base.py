@@ -15,6 +15,7 @@ from permalign.decoding.beam import SearchSettings
 from permalign.decoding.candidates import Candidate, Candidates, rerank, rescore
 from permalign.decoding.output_constraint import AllowedWords, make_constraint
 from permalign.decoding.output_evidence import Evidence
+from permalign.decoding.search_cost import require_affordable
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import DataError
 from permalign.models.prediction import (
@@ -135,6 +136,10 @@ class Model(
     def log_likelihood(self, batch: Batch) -> Tensor:
         """``(batch,)``, the exact log-likelihood of every target given its source, without label smoothing."""
 
+    @abstractmethod
+    def likelihood_cost(self, source_length: int, target_length: int) -> int:
+        """About how many operations it takes to rank one candidate output by exact sums; 0 where there are none."""
+
     def inverse_log_likelihood(self, batch: Batch) -> Tensor:
         """``(batch,)``, that of every source given its target; -inf where the inverse model cannot write it."""
         raise ValueError(f"{type(self).__name__} has no inverse model.")
@@ -214,6 +219,7 @@ class Model(
         constraint: Grammar | AllowedWords | None = None,
         max_length: int | None = None,
         batch_size: int = 64,
+        max_operations: float | None = None,
     ) -> list[Prediction]:
         """Find the most probable output of every sentence.
 
@@ -229,6 +235,11 @@ class Model(
                 -inf.
             max_length: the maximum length of an output; None means 10 words more than twice the sentence.
             batch_size: how many sentences to process at once.
+            max_operations: how many operations it may take to rank the candidates of one sentence by their exact
+                likelihoods (see `likelihood_cost`); None for any number.
+
+        Raises:
+            TooCostlyError: ranking would take more operations than allowed; it has not begun.
         """
         require_at_least_one(
             batch_size=batch_size,
@@ -238,7 +249,7 @@ class Model(
         )
         words = split_words(sentences)
         require_not_empty(words)
-        settings = SearchSettings(beam, make_constraint(constraint, self.target), max_length)
+        settings = SearchSettings(beam, make_constraint(constraint, self.target), max_length, max_operations)
         by_length = sorted(range(len(words)), key=lambda index: len(words[index]))
         predictions: dict[int, Prediction] = {}
         training = self.training
@@ -318,6 +329,9 @@ class Model(
         reading = self.read(batch)
         final = reading.beam_scores_are_exact and self.inverse_weight is None
         candidates = reading.find_candidates(settings, n_best if final else max(settings.beam, n_best))
+        for length, some in zip(batch.source_lengths.tolist(), candidates, strict=True):
+            outputs = [len(candidate.tokens) for candidate in some]
+            require_affordable(self.likelihood_cost, length, outputs, settings.max_operations)
         if not reading.beam_scores_are_exact:
             candidates = rescore(candidates, batch, reading.log_likelihood)
         if self.inverse_weight is not None:

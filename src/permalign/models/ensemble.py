@@ -96,6 +96,10 @@ class Ensemble(Model):
             [_where_writable(member, batch, member.log_likelihood) for member in self._models()]
         )
 
+    def likelihood_cost(self, source_length: int, target_length: int) -> int:
+        """The sum of the members'."""
+        return sum(member.likelihood_cost(source_length, target_length) for member in self._models())
+
     def inverse_log_likelihood(self, batch: Batch) -> Tensor:
         """``(batch,)``, the logarithm of the mean of the inverse models' probabilities."""
         inverted = [member for member in self._models() if member.inverse_weight is not None]

@@ -111,6 +111,11 @@ class InverseModel(Model):
         """``(batch,)``, that of the direct transducer."""
         return self.direct.log_likelihood(batch)
 
+    def likelihood_cost(self, source_length: int, target_length: int) -> int:
+        """That of both transducers."""
+        direct = self.direct.likelihood_cost(source_length, target_length)
+        return direct + self.inverse.likelihood_cost(target_length, source_length)
+
     def inverse_log_likelihood(self, batch: Batch) -> Tensor:
         """``(batch,)``, the log-likelihood of every source given its target; -inf where it cannot be written."""
         writable = self._invertible(batch)

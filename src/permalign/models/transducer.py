@@ -131,6 +131,12 @@ class Transducer(Model):
         """``(batch,)``: by the objective in training mode, by the decoding in evaluation mode."""
         return self._log_likelihood(batch, smoothing=0.0)[0]
 
+    def likelihood_cost(self, source_length: int, target_length: int) -> int:
+        """That of the sum over orders, if there is one."""
+        if not self.reorderer.sums_over_orders:
+            return 0
+        return self.head.cost_over_orders(source_length, target_length, self.reorderer.num_labels)
+
     def _log_likelihood(self, batch: Batch, smoothing: float) -> tuple[Tensor, dict[str, Tensor]]:
         """The log-likelihood ``(batch,)``, and the reorderer's penalties."""
         states = self._encode(batch)

@@ -38,9 +38,11 @@ class Reorderer(nn.Module, ABC):
     Attributes:
         sums_over_orders: whether the head sums over all orders itself (the exact objective). In training the states
             then keep their original order, and come with the distribution over orders.
+        num_labels: how many labels the nodes of its trees may have; 1 where there are none.
     """
 
     sums_over_orders: bool = False
+    num_labels: int = 1
 
     @abstractmethod
     def forward(

@@ -97,7 +97,7 @@ class LabelledReorderer(TreeReorderer):
             inversion_prior=inversion_prior,
         )
         require_choice("features", features, get_args(Features))
-        self.features, self.grammar = features, grammar
+        self.features, self.grammar, self.num_labels = features, grammar, grammar.num_labels
         self.source_encoder = source_encoder
         if source_encoder is None and (features == "encoding" or scorer_hidden_size is not None):
             raise ValueError(

@@ -7,7 +7,6 @@ from permalign import kernels
 from permalign.checks import shape_of
 from permalign.kernels import Walks
 from permalign.kernels.layout import split_count, valid_splits
-from permalign.kernels.portable.labelled_synchronous import walk as labelled_walk
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import RULES, Tree
 from permalign.structures.labelled import LabelledPermutation
@@ -103,7 +102,7 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
         )
 
     def _walk(self, uniforms: Tensor | None) -> Walks:
-        """See `SynchronousPermutation._walk`; one sentence at a time, because a labelled cell has many options."""
+        """See `SynchronousPermutation._walk`; one sentence at a time, because a chart by label is large."""
         batch, device = len(self.source_lengths), self.split_scores.device
         samples = 1 if uniforms is None else uniforms.shape[0]
         orders = torch.arange(self.length, device=device).repeat(samples, batch, 1)
@@ -118,7 +117,7 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
         pairs = zip(self.source_lengths.tolist(), self.target_lengths.tolist(), strict=True)
         for row, (length, words) in enumerate(pairs):
             only = slice(row, row + 1)
-            walks = labelled_walk(
+            walks = kernels.labelled_synchronous_walk(
                 rules,
                 root,
                 tokens[only, :length],

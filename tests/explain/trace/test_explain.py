@@ -6,8 +6,11 @@ from math import exp, log
 import pytest
 import torch
 from tests.models.small import PAIRS, make
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from permalign import Ensemble, Transducer
+from permalign.decoding.search_cost import TooCostlyError
 from permalign.explain import compare, explain, sample
 from permalign.explain.trace.trace import Trace
 
@@ -267,3 +270,41 @@ def test_the_first_member_of_an_ensemble_explains(target):
             pytest.approx(answer.score, abs=1e-4),
         )
     json.dumps(trace.to_json(), allow_nan=False)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers how many numbers the largest tensor holds that any operation returns."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        self.numel = max([self.numel, *sizes])
+        return result
+
+
+@pytest.mark.parametrize("target", [None, "A B C D E F E D C B A"])
+def test_labelled_trees_with_segments_need_no_more_memory_than_a_few_charts(target):
+    model, words = make("labelled exact", "segments"), 11
+    with LargestTensor() as largest:
+        trace = explain(model, " ".join("abcdefabcde"), target, beam=2)
+    chart = words * (words + 1) // 2 * (len(trace.target) + 1) ** 2 * 3  # spans, output spans, labels
+    assert largest.numel <= 3 * chart  # two candidates may be scored at once
+
+
+@pytest.mark.parametrize("kind", ["exact", "labelled exact"])
+@pytest.mark.parametrize("target", [None, "A B C D E F"])
+def test_a_sentence_that_costs_too_much_is_refused_and_the_length_that_does_not_is_said(kind, target):
+    model = make(kind, "segments")
+    with pytest.raises(TooCostlyError, match=r"its 8 words.* Sentences of up to \d words can be answered"):
+        explain(model, "a b c d e f a b", target, max_operations=100)
+    assert explain(model, "a b c d e f a b", target, max_operations=1e9).source
+
+
+def test_the_cost_of_a_model_is_that_of_all_its_sums():
+    exact, soft = make("exact", "segments"), make("soft", "ssnt")
+    assert soft.likelihood_cost(8, 9) == 0
+    assert make("labelled exact", "segments").likelihood_cost(8, 9) > 9 * exact.likelihood_cost(8, 9) > 0
+    assert Ensemble([exact, exact]).likelihood_cost(8, 9) == 2 * exact.likelihood_cost(8, 9)
+    assert make("exact", "tagging").likelihood_cost(8, 8) > 0

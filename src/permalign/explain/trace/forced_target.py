@@ -7,6 +7,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
+from permalign.decoding.search_cost import require_affordable
 from permalign.explain.trace.build_trace import build_trace, finite
 from permalign.explain.trace.encoded_sentence import EncodedSentence
 from permalign.explain.trace.trace import Confidence, Trace, rounded
@@ -23,7 +24,9 @@ MAX_DERIVATIONS = 64
 
 
 @torch.no_grad()
-def explain_target(sentence: EncodedSentence, target: str | Sequence[str]) -> Trace:
+def explain_target(
+    sentence: EncodedSentence, target: str | Sequence[str], max_operations: float | None = None
+) -> Trace:
     """Explain how a model gets from a sentence to a given target.
 
     What is exact depends on the model:
@@ -36,8 +39,14 @@ def explain_target(sentence: EncodedSentence, target: str | Sequence[str]) -> Tr
       the prior probability these have.
     - A reorderer without a distribution: the alignment is exact given the only order there is.
 
+    Args:
+        sentence: the sentence.
+        target: the output, a text or a sequence of words.
+        max_operations: how many operations sums over all orders may take; None for any number.
+
     Raises:
         ValueError: the target is empty, or this model cannot write it for this sentence.
+        TooCostlyError: sums over all orders would take more operations than allowed; they have not begun.
     """
     words = target.split() if isinstance(target, str) else list(target)
     output = sentence.model.target.encode(words)
@@ -47,6 +56,7 @@ def explain_target(sentence: EncodedSentence, target: str | Sequence[str]) -> Tr
     if distribution is None:
         trace = _trace_only_order(sentence, output)
     else:
+        _require_affordable(sentence, output, max_operations)
         trace = (
             _trace_posterior(sentence, distribution, output)
             or _trace_best_derivation(sentence, distribution, output)
@@ -62,6 +72,18 @@ def _unknown_notes(sentence: EncodedSentence, words: Sequence[str], output: Sequ
     return (
         f"The model cannot write these words of the target and treats them as unknown: {', '.join(unknown)}.",
     )
+
+
+def _require_affordable(
+    sentence: EncodedSentence, output: Sequence[int], max_operations: float | None
+) -> None:
+    """Require that a sum over all orders takes no more operations than allowed, if the head has such sums."""
+    head, num_labels = sentence.model.head, sentence.model.reorderer.num_labels
+
+    def cost(source_length: int, target_length: int) -> int:
+        return head.cost_over_orders(source_length, target_length, num_labels)
+
+    require_affordable(cost, len(sentence.tokens), [len(output)], max_operations)
 
 
 def _trace_only_order(sentence: EncodedSentence, output: Sequence[int]) -> Trace:

@@ -1,6 +1,7 @@
 """Segments: every source cell writes a few tokens by itself, so that orders can be summed over exactly."""
 
 from collections.abc import Sequence
+from math import comb
 from typing import Literal
 
 import torch
@@ -12,7 +13,7 @@ from permalign.heads.segmental_head import SegmentalHead
 from permalign.heads.segments.decoder import SegmentsDecoder
 from permalign.heads.segments.phrase_cells import PhraseCells
 from permalign.heads.softmax.segmental import History, SegmentalSoftmax
-from permalign.kernels.layout import span_offsets
+from permalign.kernels.layout import span_count, span_offsets, split_count
 from permalign.shapes import Float, Int
 from permalign.structures import (
     Derivation,
@@ -145,6 +146,12 @@ class SegmentsHead(SegmentalHead):
         """Return the log-probability of every output, summed over all orders of cells and all segmentations."""
         pair = states, lengths, target, target_lengths
         return self._synchronous(distribution, *pair, smoothing).log_likelihood()
+
+    def cost_over_orders(self, source_length: int, target_length: int, num_labels: int) -> int:
+        """Return the number of pairs of children in all cells of the chart: O(n^3 m^3 K^2 + n^2 m^2 K^3)."""
+        splits = split_count(source_length) * comb(target_length + 3, 3)  # of both sides
+        cells = span_count(source_length) * comb(target_length + 2, 2)
+        return 2 * (splits * num_labels**2 + cells * num_labels**3)
 
     def derivations_over_orders(
         self,

@@ -210,3 +210,60 @@ def inside_backward(
                     posterior = chart[at, a] * adjoint[at, a]
                     grad_tokens[b, token, a] += posterior
                     grad_segments[b, token, p, size] += posterior
+
+
+@compiled
+def best_inside(b, rules, tokens, splits, segments, lengths, target_lengths, splits_at, spans_at, chart):
+    """The log-weight of the best labelled tree of every cell; here ``rules[a, pair]`` are log-weights.
+
+    best(i,i+1,p,q,a) = token(i,a) + segment(i, p, q - p)
+    best(i,k,p,q,a) = max over j, r, b, c of { rule(0,a,b,c) + split(i,j,k,0) + best(i,j,p,r,b) + best(j,k,r,q,c),
+                                               rule(1,a,b,c) + split(i,j,k,1) + best(i,j,r,q,b) + best(j,k,p,r,c) }
+
+    Cells that cannot be part of a whole derivation keep the value they have.
+    """
+    length, target_length, labels = lengths[b], target_lengths[b], tokens.shape[2]
+    fenceposts, max_segment_length = segments.shape[2], segments.shape[3] - 1
+    extent = (length, target_length, max_segment_length)
+    if target_length > length * max_segment_length:
+        return
+    best, half = chart[b], labels * labels
+    max_points = max(1, (length - 1) * (target_length + 1))
+    cells, pairs = np.empty((2, 2, max_points), np.int64), np.empty(2 * half)
+    point_scores, point_split = np.empty((max_points, 2)), np.empty(max_points, np.int64)
+    low, high = band(extent, 1)
+    for token in range(length):
+        for p in range(target_length + 1 - low):
+            for size in range(low, min(high, target_length - p) + 1):
+                at = cell_at(spans_at, fenceposts, 1, token, p, p + size)
+                for a in range(labels):
+                    best[at, a] = tokens[b, token, a] + segments[b, token, p, size]
+    for width in range(2, length + 1):
+        low, high = band(extent, width)
+        for i in range(length - width + 1):
+            first = splits_at[width] + i * (width - 1)
+            own = splits[b, first : first + width - 1]
+            for p in range(target_length + 1 - low):
+                for q in range(p + low, min(target_length, p + high) + 1):
+                    points = points_of(
+                        own, spans_at, fenceposts, extent, i, width, p, q, cells, point_scores, point_split
+                    )
+                    pairs[:] = -np.inf
+                    for orientation in range(2):
+                        for point in range(points):
+                            left, right = (
+                                best[cells[orientation, 0, point]],
+                                best[cells[orientation, 1, point]],
+                            )
+                            for left_label in range(labels):
+                                weight = point_scores[point, orientation] + left[left_label]
+                                begin = orientation * half + left_label * labels
+                                row = pairs[begin : begin + labels]
+                                for c in range(labels):
+                                    row[c] = max(row[c], weight + right[c])
+                    at = cell_at(spans_at, fenceposts, width, i, p, q)
+                    for a in range(labels):
+                        highest = pairs[0] + rules[a, 0]
+                        for pair in range(2 * half):
+                            highest = max(highest, pairs[pair] + rules[a, pair])
+                        best[at, a] = highest

@@ -24,7 +24,7 @@ def doubles(tensor: Tensor) -> Any:
     return as_array(tensor.double())
 
 
-def _by_label(rules: Tensor) -> Tensor:
+def by_label(rules: Tensor) -> Tensor:
     """Rules as ``(parent's label, pair)``, where a pair is (orientation, left label, right label)."""
     return rules.transpose(0, 1).flatten(1)
 
@@ -38,7 +38,7 @@ def scaled_rules(rules: Tensor, root: Tensor) -> tuple[Any, float]:
         )
     scores = rules.detach().double()
     highest = float(scores.amax())
-    return as_array(_by_label((scores - highest).exp())), highest
+    return as_array(by_label((scores - highest).exp())), highest
 
 
 def require_shapes(rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> None:
@@ -153,7 +153,7 @@ def best_inside(rules: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) 
     batch, max_length, labels = tokens.shape
     require_shapes(rules, tokens.new_zeros(labels), tokens, splits, lengths)
     chart = tokens.new_zeros(batch, max_length * (max_length + 1) // 2, labels)
-    arrays = (as_array(_by_label(rules)), as_array(tokens), as_array(splits))
+    arrays = (as_array(by_label(rules)), as_array(tokens), as_array(splits))
     layout = (checked_lengths(lengths, max_length), split_offsets(max_length))
     for_each_sentence(loops.best_inside, batch, *arrays, *layout, chart.numpy())
     return chart

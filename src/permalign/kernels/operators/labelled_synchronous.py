@@ -7,9 +7,11 @@ from torch import Tensor
 from torch.library import custom_op
 
 from permalign.kernels.compiled import labelled_synchronous as loops
+from permalign.kernels.numerics import LOG_ZERO
 from permalign.kernels.operators.arrays import require_shape
 from permalign.kernels.operators.autograd import register_backward
 from permalign.kernels.operators.labelled import (
+    by_label,
     doubles,
     gradients_in_shape,
     require_shapes,
@@ -31,9 +33,7 @@ def inside(
     target_lengths: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See `permalign.kernels.portable.labelled_synchronous.inside`; returns the chart too, for the backward pass."""
-    require_shapes(rules, root, tokens, splits, lengths)
-    require_segments(splits, segments)
-    require_shape("segments", segments, (*tokens.shape[:2], *segments.shape[2:]), splits)  # no phrases
+    _require_shapes(rules, root, tokens, splits, segments, lengths)
     log_sum = torch.zeros(tokens.shape[0], dtype=torch.float64)
     values, scales = (torch.zeros(shape, dtype=torch.float64) for shape in _shapes(tokens, splits, segments))
     arrays = (*scaled_rules(rules, root), *(doubles(tensor) for tensor in (root, tokens, splits, segments)))
@@ -41,6 +41,15 @@ def inside(
     outputs = (tensor.numpy() for tensor in (log_sum, values, scales))
     for_each_sentence(loops.inside, tokens.shape[0], *arrays, *layout, *outputs)
     return log_sum.to(tokens.dtype), values, scales
+
+
+def _require_shapes(
+    rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, segments: Tensor, lengths: Tensor
+) -> None:
+    """Refuse tensors that do not have the shapes and dtypes that the loops rely on."""
+    require_shapes(rules, root, tokens, splits, lengths)
+    require_segments(splits, segments)
+    require_shape("segments", segments, (*tokens.shape[:2], *segments.shape[2:]), splits)  # no phrases
 
 
 def _shapes(tokens: Tensor, splits: Tensor, segments: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -120,3 +129,26 @@ def _backward_arguments(inputs: tuple[Any, ...], results: tuple[Tensor, ...]) ->
 
 
 register_backward(inside, inside_backward, _backward_arguments)
+
+
+# --- The best trees -------------------------------------------------------------------------------------------
+
+
+@custom_op("permalign::labelled_synchronous_best_inside", mutates_args=(), device_types="cpu")
+def best_inside(
+    rules: Tensor, tokens: Tensor, splits: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor
+) -> Tensor:
+    """The log-weights ``(batch, cells, K)`` of the best trees, LOG_ZERO where there are none (not differentiable)."""
+    _require_shapes(rules, tokens.new_zeros(tokens.shape[2]), tokens, splits, segments, lengths)
+    chart = torch.full(_shapes(tokens, splits, segments)[0], LOG_ZERO, dtype=torch.float64)
+    arrays = (doubles(by_label(rules)), *(doubles(part) for part in (tokens, splits, segments)))
+    layout = layout_of_pairs(splits, lengths, target_lengths, segments.shape[2] - 1)
+    for_each_sentence(loops.best_inside, tokens.shape[0], *arrays, *layout, chart.numpy())
+    return chart
+
+
+@best_inside.register_fake
+def _(
+    rules: Tensor, tokens: Tensor, splits: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor
+) -> Tensor:
+    return tokens.new_empty(_shapes(tokens, splits, segments)[0], dtype=torch.float64)

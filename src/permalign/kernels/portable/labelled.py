@@ -61,7 +61,9 @@ def parent(
 ) -> Tensor:
     """Log-weights ``(..., K)`` of a span's labels from its children's; arguments as in `pairs_of_labels`."""
     if maximise:
-        best = (splits[..., None, None] + left[..., :, None] + right[..., None, :]).amax(-3)
+        # one left label at a time: a table of all pairs of labels at all split points would be K times larger
+        lefts = (splits[..., None] + left).unbind(-1)
+        best = torch.stack([(one[..., None] + right).amax(-2) for one in lefts], -2)  # (..., 2, b, c)
         return (best[..., None, :, :, :] + rules.transpose(0, 1)).flatten(-3).amax(-1)
     if logs:
         pairs = pairs_of_labels(left, right, splits)[..., None, :, :, :]  # (..., 1, orientation, b, c)

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from permalign.kernels.layout import attached_zeros, mask_padding, masked_tokens, width_block
+from permalign.kernels.layout import attached_zeros, mask_padding, masked_tokens, span_offsets, width_block
 from permalign.kernels.numerics import LOG_ZERO, needs_logs
 from permalign.kernels.portable.labelled import parent
 from permalign.kernels.portable.synchronous import (
     Walks,
     band,
-    dense,
     dense_scores,
     leaves_of,
     walk_options,
@@ -87,19 +86,21 @@ def _children(cells: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
 class LabelledOptions:
     """Splits, rules, output fenceposts r and the labels of both children; a state is a label."""
 
-    scores: Tensor  # (batch, i, k, inner, rule)
-    chart: Tensor  # (batch, i, k, p, q, K)
+    scores: Tensor  # (batch, i, k, inner, rule), LOG_ZERO where there is no such split
+    chart: Tensor  # (batch, span, p, q, K)
     rules: Tensor  # (2, K, K, K)
+    spans_at: Tensor  # where the spans of each width begin
 
     def values(self, row: Tensor, start: Tensor, end: Tensor, p: Tensor, q: Tensor, state: Tensor) -> Tensor:
         """Log-weights ``(walkers, options)`` of all (split point, rule, r, left label, right label)."""
         inner = torch.arange(self.scores.shape[3], device=row.device)
-        middle = (start[:, None] + 1 + inner).clamp(max=self.chart.shape[1] - 1)
         row, start, end, p, q = (index[:, None] for index in (row, start, end, p, q))
-        by_end = self.chart.transpose(3, 4)
-        left = self.chart[row, start, middle, p], by_end[row, start, middle, q]  # (walkers, inner, r, K)
-        right = by_end[row, middle, end, q], self.chart[row, middle, end, p]
         score = self.scores[row, start, end, inner]  # (walkers, inner, rule)
+        middle = torch.minimum(start + 1 + inner, end - 1)  # beyond the last split the score rules it out
+        of_left, of_right = self.spans_at[middle - start] + start, self.spans_at[end - middle] + middle
+        by_end = self.chart.transpose(2, 3)
+        left = self.chart[row, of_left, p], by_end[row, of_left, q]  # (walkers, inner, r, K)
+        right = by_end[row, of_right, q], self.chart[row, of_right, p]
         values = torch.stack(
             [left[rule][..., :, None] + right[rule][..., None, :] for rule in (0, 1)], 2
         )  # (walkers, inner, rule, r, b, c)
@@ -108,34 +109,45 @@ class LabelledOptions:
 
     def unravel(self, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Split point, rule, output fencepost r, and the children's labels."""
-        labels, fenceposts = self.chart.shape[-1], self.chart.shape[3]
+        labels, fenceposts = self.chart.shape[-1], self.chart.shape[2]
         rest, right = chosen // labels, chosen % labels
         rest, left = rest // labels, rest % labels
         return rest // (2 * fenceposts), rest // fenceposts % 2, rest % fenceposts, left, right
 
 
 def walk(
+    chart: Tensor,
     rules: Tensor,
     root: Tensor,
-    tokens: Tensor,
     splits: Tensor,
-    segments: Tensor,
     lengths: Tensor,
     target_lengths: Tensor,
+    max_segment_length: int,
     uniforms: Tensor | None = None,
 ) -> Walks:
     """Labelled derivations of the outputs: the best ones, or drawn by ``uniforms`` ``(samples, batch, n)``.
 
     The first uniform number chooses the label of the root. Sentences too short to write their output are not walked.
+
+    Args:
+        chart: ``(batch, spans, p, q, K)`` in double precision, the cells of `inside` one width after the other:
+            of the best trees, or with ``uniforms`` of all.
+        rules: ``(2, K, K, K)``.
+        root: ``(K,)``.
+        splits: ``(batch, T, 2)``.
+        lengths: ``(batch,)``, the lengths of the sources.
+        target_lengths: ``(batch,)``, the lengths of the outputs.
+        max_segment_length: the most tokens that a leaf writes.
+        uniforms: the numbers to draw by; None for the best derivations.
     """
-    rules, root, tokens, splits = (scores.detach() for scores in (rules, root, tokens, splits))
-    pair = segments.detach(), lengths, target_lengths
-    tops, cells = inside(rules, root, tokens, splits, *pair, maximise=uniforms is None)
     samples = 1 if uniforms is None else uniforms.shape[0]
-    labels = choose(tops.repeat(samples, 1), None if uniforms is None else uniforms[..., 0].flatten())
-    fits = target_lengths <= lengths * (segments.shape[3] - 1)
-    roots = torch.where(fits, labels.view(samples, len(lengths)), -2)
     scores = dense_scores(mask_padding(splits, lengths).double())
-    options = LabelledOptions(scores, dense(cells), rules.double())
+    max_length, row = scores.shape[1] - 1, torch.arange(len(lengths), device=chart.device)
+    spans_at = torch.as_tensor(span_offsets(max_length), device=chart.device)
+    tops = root.double() + chart[row, spans_at[lengths], 0, target_lengths]
+    labels = choose(tops.repeat(samples, 1), None if uniforms is None else uniforms[..., 0].flatten())
+    fits = target_lengths <= lengths * max_segment_length
+    roots = torch.where(fits, labels.view(samples, len(lengths)), -2)
+    options = LabelledOptions(scores, chart, rules.double(), spans_at)
     draws = None if uniforms is None else uniforms[..., 1:]
-    return walk_options(options, roots, lengths, target_lengths, tokens.shape[1], draws)
+    return walk_options(options, roots, lengths, target_lengths, max_length, draws)
