@@ -14,6 +14,7 @@ PACKAGE = ROOT / "src" / "permalign"
 ROWS = [
     {"errors", "notebooks", "shapes"},
     {"checks", "files", "masks"},
+    {"tensor_files"},
     {"kernels"},
     {"structures"},
     {"tasks"},

@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.main import get_command
 
-from permalign.options.base import Options
+from permalign.options.base import MAX_SEED, MAX_SIZE, Options
 
 SIGNS = {Ge: (">=", "ge"), Gt: (">", "gt"), Le: ("<=", "le"), Lt: ("<", "lt")}
 
@@ -52,7 +52,7 @@ def _type(field: FieldInfo) -> str:
 def _bounds(metadata: list[Any]) -> Iterator[str]:
     for rule in metadata:
         for kind, (sign, attribute) in SIGNS.items():
-            if isinstance(rule, kind):
+            if isinstance(rule, kind) and getattr(rule, attribute) not in (MAX_SIZE, MAX_SEED):
                 yield f"{sign} {getattr(rule, attribute):g}"
 
 

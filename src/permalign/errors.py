@@ -5,9 +5,16 @@ networks, configuration or choices raises a `PermalignError`, which the command 
 Each message says what was wrong, what was expected and what to do.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
+
+_MAX_DEPTH = 20
+"""How deep a message looks into nested values."""
+
+_MAX_BITS = 1000
+"""The length up to which a message writes out a whole number."""
 
 
 class PermalignError(Exception):
@@ -44,10 +51,44 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {name!r}{hint} Choose from: {', '.join(names)}."
 
 
-def excerpt(text: str, max_length: int = 80) -> str:
-    """A text in quotes, shortened if it is long, for messages.
+def excerpt(value: object, max_length: int = 80) -> str:
+    """A value as Python writes it, shortened if it is long, for messages.
+
+    It takes no longer for a large value than for a small one: of a list or mapping only the beginning is read, and
+    numbers of thousands of digits are not written out.
 
     >>> print(excerpt("jump twice"), excerpt("((((1+2)+3)+4)+5)", max_length=8))
     'jump twice' '((((1...'
+    >>> excerpt({"seed": [10**5000, 1]})
+    "{'seed': [a number of 16610 bits, 1]}"
     """
-    return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")
+    if isinstance(value, str):
+        return repr(value if len(value) <= max_length else value[: max_length - 3] + "...")
+    text = "".join(islice(_pieces(value, depth=0), max_length))
+    return text if len(text) <= max_length else text[: max_length - 3] + "..."
+
+
+def _pieces(value: object, depth: int) -> Iterator[str]:
+    """What Python would write for a value, piece by piece."""
+    if isinstance(value, (dict, list, tuple)) and depth > _MAX_DEPTH:
+        yield "..."
+    elif isinstance(value, dict):
+        yield "{"
+        for index, (key, inner) in enumerate(value.items()):
+            yield ", " if index else ""
+            yield from _pieces(key, depth + 1)
+            yield ": "
+            yield from _pieces(inner, depth + 1)
+        yield "}"
+    elif isinstance(value, (list, tuple)):
+        yield "["
+        for index, inner in enumerate(value):
+            yield ", " if index else ""
+            yield from _pieces(inner, depth + 1)
+        yield "]"
+    elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        yield f"a number of {value.bit_length()} bits"
+    elif isinstance(value, str):
+        yield excerpt(value)
+    else:
+        yield repr(value)

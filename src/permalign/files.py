@@ -1,11 +1,14 @@
-"""Atomic writes, exclusive locks and fingerprints.
+"""Atomic writes, checksums, exclusive locks and fingerprints.
 
-A process that is killed while it writes atomically leaves the old content or the new, never a mixture of both.
+A process that is killed while it writes atomically leaves the old content or the new, never a mixture of both. Files
+that are written together have their checksums in one file beside them, by which a damaged file is found before it is
+used.
 """
 
 import errno
 import filecmp
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -17,11 +20,29 @@ from permalign.errors import DataError, PermalignError
 PARTIAL = ".partial"
 """The names of files and folders that are still being written end in this."""
 
+CHECKSUMS = "checksums.json"
+"""The file that holds the checksums of the other files of its folder."""
+
 _LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
 
 class LockedError(PermalignError):
     """Another process holds an exclusive lock."""
+
+
+class DamagedFileError(DataError):
+    """A file is not the one that was saved.
+
+    Attributes:
+        reason: what is wrong with the file, without what to do about it.
+    """
+
+    def __init__(self, reason: str, path: Path, record: Path) -> None:
+        super().__init__(
+            f"{reason}. Restore a copy of it; or, if you changed it yourself, delete {record} to accept the change.",
+            path,
+        )
+        self.reason = f"{path} {reason}"
 
 
 @contextmanager
@@ -51,10 +72,14 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     if partial.exists():
         shutil.rmtree(partial)
     partial.mkdir(parents=True)
-    yield partial
-    for path in [*partial.rglob("*"), partial]:
-        _sync(path)
-    os.replace(partial, folder)
+    try:
+        yield partial
+        for path in [*partial.rglob("*"), partial]:
+            _sync(path)
+        os.replace(partial, folder)
+    except Exception:
+        shutil.rmtree(partial, ignore_errors=True)  # on a full disk, it would keep others from writing
+        raise
     _sync(folder.parent)
 
 
@@ -85,7 +110,15 @@ def _write(path: Path, chunks: Iterable[str]) -> None:
 
 
 def mirror_folder(source: Path, target: Path, *, exclude: str) -> None:
-    """Copy the files of a folder, except those of one name, into another; each file is replaced atomically."""
+    """Copy the files of a folder, except those of one name, into another; each file is replaced atomically.
+
+    The checksums of the target are removed before its first file is replaced, and come back after the last. So a target
+    that a process was killed in has none, and others never take it for damaged.
+
+    Raises:
+        DamagedFileError: a file of the source is damaged; then the target stays as it was.
+    """
+    require_unchanged(source)
     names = [
         path.relative_to(source) for path in source.rglob("*") if path.is_file() and path.name != exclude
     ]
@@ -95,10 +128,111 @@ def mirror_folder(source: Path, target: Path, *, exclude: str) -> None:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, folder / name)
         return
-    for name in names:
-        if not (target / name).exists() or not filecmp.cmp(source / name, target / name, shallow=False):
-            with atomic_file(target / name) as partial:
-                shutil.copyfile(source / name, partial)
+    changed = [name for name in names if not _same_content(source / name, target / name)]
+    if changed:
+        (target / CHECKSUMS).unlink(missing_ok=True)
+    for name in sorted(changed, key=lambda name: name == Path(CHECKSUMS)):
+        _replace(target / name, source / name)
+
+
+def record_checksums(folder: Path, names: Iterable[str]) -> None:
+    """Add the SHA-256 checksums of some files of a folder to its record of them."""
+    try:
+        known = read_checksums(folder)
+    except DamagedFileError:
+        known = {}
+    checksums = known | {name: _checksum(folder / name) for name in names}
+    record = {"format": "permalign checksums", "sha256": dict(sorted(checksums.items()))}
+    write_text(folder / CHECKSUMS, json.dumps(record, indent=2) + "\n")
+
+
+def read_checksums(folder: Path) -> dict[str, str]:
+    """The recorded checksums of the files of a folder, by name; none if the folder has no record.
+
+    Raises:
+        DamagedFileError: the record cannot be read.
+    """
+    path = folder / CHECKSUMS
+    try:
+        checksums = json.loads(path.read_text(encoding="utf-8"))["sha256"]
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        checksums = None
+    if not isinstance(checksums, dict) or not all(isinstance(value, str) for value in checksums.values()):
+        raise DamagedFileError("does not hold checksums", path, path)
+    return checksums
+
+
+def require_unchanged(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Require that files have the checksums with which they were recorded; files without one pass.
+
+    Args:
+        folder: the folder of the files.
+        names: their names; None for all that are recorded.
+
+    Raises:
+        DamagedFileError: a file has changed, or is missing.
+    """
+    asked = None if names is None else list(names)
+    recorded = read_checksums(folder)
+    while (damaged := _find_damaged(folder, recorded, asked)) is not None:
+        again = read_checksums(folder)
+        if again == recorded:  # else another process is replacing the files, as `mirror_folder` does
+            raise damaged
+        recorded = again
+
+
+def restore_files(folder: Path, copies: Iterable[Path]) -> list[str]:
+    """Replace damaged files by the same files of other folders, found by name and checksum.
+
+    Returns:
+        A line about each file that was restored.
+    """
+    copies, restored = list(copies), []
+    for name, checksum in read_checksums(folder).items():
+        if _checksum(folder / name) != checksum:
+            intact = [copy / name for copy in copies if _checksum(copy / name) == checksum]
+            if intact:
+                _replace(folder / name, intact[0])
+                restored.append(f"{folder / name} was damaged and is restored from {intact[0]}")
+    return restored
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder; if the process is killed meanwhile, what is left has the name of an unfinished one."""
+    partial = folder.with_name(f".{folder.name}.removed{PARTIAL}")
+    if partial.exists():
+        shutil.rmtree(partial)
+    os.replace(folder, partial)
+    shutil.rmtree(partial)
+
+
+def _find_damaged(folder: Path, recorded: dict[str, str], names: list[str] | None) -> DamagedFileError | None:
+    for name in recorded if names is None else names:
+        if name in recorded and (found := _checksum(folder / name)) != recorded[name]:
+            reason = "is missing" if found is None else "is damaged: its checksum is not the recorded one"
+            return DamagedFileError(reason, folder / name, folder / CHECKSUMS)
+    return None
+
+
+def _checksum(path: Path) -> str | None:
+    """The SHA-256 checksum of a file; None if it cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def _same_content(one: Path, other: Path) -> bool:
+    return other.exists() and filecmp.cmp(one, other, shallow=False)
+
+
+def _replace(path: Path, new: Path) -> None:
+    """Replace a file by a copy of another one, atomically."""
+    with atomic_file(path) as partial:
+        shutil.copyfile(new, partial)
 
 
 @contextmanager

@@ -196,6 +196,9 @@ class TestErrors:
         make(original).save_pretrained(tmp_path / "model")
         path = tmp_path / "model" / "pretrained-reorderer" / "config.json"
         path.write_text(broken)
+        with pytest.raises(PermalignError, match=r"pretrained-reorderer/config\.json: is damaged"):
+            Transducer.from_pretrained(tmp_path / "model")
+        (tmp_path / "model" / "checksums.json").unlink()
         with pytest.raises(PermalignError, match="pretrained-reorderer: does not describe"):
             Transducer.from_pretrained(tmp_path / "model")
         path.unlink()

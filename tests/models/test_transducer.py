@@ -184,13 +184,16 @@ def test_a_function_can_say_what_may_follow():
 class TestFiles:
     def test_they_are_readable(self, folder):
         written = {path.name for path in folder.iterdir()}
-        assert written == {"README.md", "config.json", "model.safetensors", "source.json", "target.json"}
+        assert written == {
+            "README.md", "checksums.json", "config.json", "model.safetensors", "source.json", "target.json",
+        }  # fmt: skip
         assert json.loads((folder / "config.json").read_text())["options"]["head"]["kind"] == "ssnt"
 
     def test_renamed_parameters_are_still_loaded(self, folder, monkeypatch):
         model = Transducer.from_pretrained(folder)
         state = {name.replace("head.", "writer."): value for name, value in model.state_dict().items()}
         save_file(state, folder / "model.safetensors")
+        (folder / "checksums.json").unlink()
         with pytest.raises(PermalignError, match="parameter head"):
             Transducer.from_pretrained(folder)
         monkeypatch.setitem(renames.PARAMETERS, "writer.", "head.")
@@ -211,11 +214,15 @@ class TestFiles:
     def test_a_wrong_config_is_refused(self, folder, change, message):
         path = folder / "config.json"
         path.write_text(json.dumps(change(json.loads(path.read_text()))))
+        (folder / "checksums.json").unlink()
         with pytest.raises(PermalignError, match=message):
             Transducer.from_pretrained(folder)
 
     @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "source.json", "target.json"])
-    def test_broken_and_missing_files_are_named(self, folder, name):
+    @pytest.mark.parametrize("checked", [True, False])
+    def test_broken_and_missing_files_are_named(self, folder, name, checked):
+        if not checked:
+            (folder / "checksums.json").unlink()
         (folder / name).write_bytes(b"\x00 not this")
         with pytest.raises(PermalignError, match=name):
             Transducer.from_pretrained(folder)

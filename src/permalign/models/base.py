@@ -17,7 +17,7 @@ from permalign.decoding.output_constraint import AllowedWords, make_constraint
 from permalign.decoding.output_evidence import Evidence
 from permalign.decoding.search_cost import require_affordable
 from permalign.encoders.huggingface import HuggingFaceEncoder
-from permalign.errors import DataError
+from permalign.errors import DataError, excerpt
 from permalign.models.prediction import (
     Explanation,
     Prediction,
@@ -25,7 +25,9 @@ from permalign.models.prediction import (
     split_words,
 )
 from permalign.models.saving import (
+    CONFIG,
     MODEL_CARD,
+    SavedModel,
     load_pretrained,
     read_model,
     require_same_parameters,
@@ -387,8 +389,20 @@ class Model(
                 f"or with permalign.{saved.kind}.from_pretrained(...).",
                 name,
             )
+        cls._require_fit(name, saved, hub)
         pretrained = load_pretrained(name, saved.options[0], hub)
         model = cls.build(saved.options, saved.source, saved.target, pretrained)
-        require_same_parameters(name, model.state_dict(), saved.state)
-        model.load_state_dict(saved.state)
+        model.load_state_dict(saved.read_parameters())
         return model.eval()
+
+    @classmethod
+    def _require_fit(cls, name: str, saved: SavedModel, hub: Mapping[str, Any]) -> None:
+        """Require that a saved model has the parameters that its config describes, before memory is taken for them."""
+        try:
+            with torch.device("meta"):  # tensors with shapes, but without values
+                pretrained = load_pretrained(name, saved.options[0], hub)
+                model = cls.build(saved.options, saved.source, saved.target, pretrained)
+        except (RuntimeError, TypeError, OverflowError) as error:
+            reason = excerpt(str(error), max_length=200)
+            raise DataError(f"{CONFIG} describes a model that cannot be built ({reason}).", name) from None
+        require_same_parameters(name, model.state_dict(), saved.shapes)

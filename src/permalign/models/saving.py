@@ -2,19 +2,21 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from huggingface_hub import hf_hub_download
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from permalign.encoders.huggingface import HuggingFaceEncoder
-from permalign.errors import DataError, PermalignError
+from permalign.errors import DataError, PermalignError, excerpt
+from permalign.files import CHECKSUMS, read_checksums, record_checksums, require_unchanged, write_text
+from permalign.options.base import MAX_COUNT
 from permalign.options.model import ModelOptions
 from permalign.options.renames import log_translation, rename_parameters, translate_options
+from permalign.tensor_files import read_shapes, read_tensors, write_tensors
 from permalign.text.codec import Codec
 from permalign.text.loading import load_codec
 
@@ -22,6 +24,7 @@ FORMAT, VERSION = "permalign model", 2
 FIRST_FORMAT, FIRST_VERSION = "permalign transducer", 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SOURCE, TARGET = "source.json", "target.json"
+FILES = (CONFIG, WEIGHTS, SOURCE, TARGET)
 PRETRAINED = {"reorderer": "pretrained-reorderer", "head": "pretrained-head"}
 HUB = ("revision", "cache_dir", "force_download", "local_files_only", "token")
 
@@ -40,21 +43,39 @@ A model of permalign: sequence transduction with exact latent reorderings.
 
 
 class SavedModel(NamedTuple):
-    """What the files of a model say.
+    """What the files of a model say, except for the values of its parameters.
 
     Attributes:
         kind: the name of its class.
         options: the options of its members, or of the only one.
-        state: its parameters by name.
+        weights: the file of its parameters.
+        shapes: the shapes of its parameters by name.
         source: the vocabulary of sentences.
         target: the vocabulary of outputs.
     """
 
     kind: str
     options: list[ModelOptions]
-    state: dict[str, Tensor]
+    weights: Path
+    shapes: dict[str, tuple[int, ...]]
     source: Codec
     target: Codec
+
+    def read_parameters(self) -> dict[str, Tensor]:
+        """The parameters by name.
+
+        Raises:
+            DataError: a parameter is not finite, so that every output would be, too.
+        """
+        parameters = rename_parameters(read_tensors(self.weights))
+        for name, tensor in parameters.items():
+            if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+                raise DataError(
+                    f"parameter {name} holds NaN or infinite values, so the model cannot be used. Load another "
+                    "checkpoint, or train it again with a lower learning rate.",
+                    self.weights,
+                )
+        return parameters
 
 
 def save_model(
@@ -77,12 +98,16 @@ def save_model(
             are among the model's parameters.
     """
     record = {"format": FORMAT, "version": VERSION, **description}
-    (folder / CONFIG).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_text(folder / CONFIG, json.dumps(record, indent=2) + "\n")
     source.save(folder / SOURCE)
     target.save(folder / TARGET)
-    save_file(_without_shared_memory(state), folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, state, metadata={"format": "pt"})
     for part, encoder in pretrained.items():
         _describe_pretrained(folder / PRETRAINED[part], encoder)
+    described = [
+        path for part in pretrained for path in (folder / PRETRAINED[part]).rglob("*") if path.is_file()
+    ]
+    record_checksums(folder, [*FILES, *(path.relative_to(folder).as_posix() for path in described)])
 
 
 def read_kind(name: str, hub: Mapping[str, Any]) -> str:
@@ -92,27 +117,40 @@ def read_kind(name: str, hub: Mapping[str, Any]) -> str:
 
 def read_model(name: str, hub: Mapping[str, Any]) -> SavedModel:
     """Read the files of a model from a folder (or the ``model`` folder in it), or from the Hugging Face hub."""
-    paths = {file: _locate(name, file, hub) for file in (CONFIG, WEIGHTS, SOURCE, TARGET)}
+    paths = {file: _locate(name, file, hub) for file in FILES}
+    _fetch_checksums(name, hub)
+    require_unchanged(paths[CONFIG].parent, FILES)
     kind, options = _read_config(paths[CONFIG])
-    try:
-        state = load_file(paths[WEIGHTS])
-    except SafetensorError as error:
-        raise DataError(f"is not a safetensors file ({error}).", paths[WEIGHTS]) from None
+    shapes = rename_parameters(read_shapes(paths[WEIGHTS]))
     return SavedModel(
-        kind, options, rename_parameters(state), load_codec(paths[SOURCE]), load_codec(paths[TARGET])
+        kind, options, paths[WEIGHTS], shapes, load_codec(paths[SOURCE]), load_codec(paths[TARGET])
     )
 
 
-def require_same_parameters(name: str, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
-    """Require that a file's parameters are those of the model that its config describes, by name and shape."""
+def _fetch_checksums(name: str, hub: Mapping[str, Any]) -> None:
+    """Download the checksums of a model on the hub; a model that was saved before there were any has none."""
+    if not Path(name).is_dir():
+        with suppress(PermalignError):
+            _locate(name, CHECKSUMS, hub)
+
+
+def require_same_parameters(
+    name: str, expected: Mapping[str, Tensor], found: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Require that a file's parameters are those of the model that its config describes, by name and shape.
+
+    Args:
+        name: the name of the saved model.
+        expected: the parameters of the model, with or without values.
+        found: the shapes of the parameters in the file.
+    """
     for parameter in sorted(expected.keys() | found.keys()):
-        shapes = [
-            tuple(state[parameter].shape) if parameter in state else None for state in (expected, found)
-        ]
-        if shapes[0] != shapes[1]:
+        should = tuple(expected[parameter].shape) if parameter in expected else None
+        has = found.get(parameter)
+        if should != has:
             raise DataError(
-                f"{WEIGHTS} does not fit {CONFIG}: parameter {parameter} should have shape {shapes[0]} and has "
-                f"{shapes[1]}. Are the two files from the same model?",
+                f"{WEIGHTS} does not fit {CONFIG}: parameter {excerpt(parameter)[1:-1]} should have shape {should} and "
+                f"has {has}. Are the two files from the same model?",
                 name,
             )
 
@@ -146,6 +184,9 @@ def _build_described(name: str, folder: str, hub: Mapping[str, Any]) -> HuggingF
             f'{name} has a pretrained encoder and needs transformers: pip install "permalign[hf]".'
         ) from None
     config_path = _locate(name, f"{folder}/config.json", hub)
+    if Path(name).is_dir():
+        home = config_path.parent.parent
+        require_unchanged(home, [file for file in read_checksums(home) if file.startswith(f"{folder}/")])
     place: dict[str, Any] = {"pretrained_model_name_or_path": config_path.parent, "trust_remote_code": False}
     if not Path(name).is_dir():
         known = {key: hub[key] for key in HUB if key in hub}
@@ -186,24 +227,26 @@ def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:
     """The kind of a model, and the options of its members or of the only one."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON ({error}).", path) from None
     if not isinstance(record, dict) or record.get("format") not in (FORMAT, FIRST_FORMAT):
         raise DataError("is not the config of a permalign model.", path)
     expected = VERSION if record["format"] == FORMAT else FIRST_VERSION
     if record.get("version") != expected:
         raise DataError(
-            f"was written in version {record.get('version')!r} of the format, but this permalign reads version "
+            f"was written in version {excerpt(record.get('version'))} of the format, but this permalign reads version "
             f"{expected}. Install the permalign that wrote it, or a newer one.",
             path,
         )
     members = record.get("members", [record.get("options")])
     if not isinstance(members, list) or not members or not all(isinstance(one, dict) for one in members):
         raise DataError("lacks the options of the model.", path)
+    if len(members) > MAX_COUNT:
+        raise DataError(f"describes {len(members)} members, but an ensemble has at most {MAX_COUNT}.", path)
     if record["format"] == FIRST_FORMAT:
         return _read_first_format(members[0], path)
     if record.get("kind") not in ("Transducer", "InverseModel", "Ensemble"):
-        raise DataError(f"describes a model of the unknown kind {record.get('kind')!r}.", path)
+        raise DataError(f"describes a model of the unknown kind {excerpt(record.get('kind'))}.", path)
     return record["kind"], [ModelOptions.parse(one) for one in members]
 
 
@@ -216,8 +259,3 @@ def _read_first_format(values: Mapping[str, Any], path: Path) -> tuple[str, list
     if options.ensemble_size > 1:
         return "Ensemble", [member] * options.ensemble_size
     return "Transducer" if options.inverse is None else "InverseModel", [member]
-
-
-def _without_shared_memory(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Parameters with memory of their own, because safetensors does not write shared memory twice."""
-    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}

@@ -6,17 +6,28 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from permalign.errors import ConfigError
+from permalign.errors import ConfigError, excerpt
 from permalign.options.renames import new_name_of
 
-PositiveInt = Annotated[int, Field(ge=1)]
+MAX_COUNT = 1000
+"""The largest number of parts that are built one after the other, such as layers or members of an ensemble."""
+
+MAX_SIZE = 2**31 - 1
+"""The largest whole number of an option."""
+
+MAX_SEED = 2**53 - 1
+"""The largest seed, which every program that reads JSON can represent."""
+
+NaturalInt = Annotated[int, Field(ge=0, le=MAX_SIZE)]
+PositiveInt = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Options(BaseModel):
     """A group of options; an unknown name is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
@@ -38,14 +49,14 @@ def _describe(cls: type[Options], error: ValidationError) -> str:
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     problem = (unknown or problems)[0]
     path = [str(key) for key in problem["loc"] if not str(key).startswith(("literal", "constrained"))]
-    option = ".".join(path)
+    option = excerpt(".".join(path))[1:-1]
     if unknown:
         return f"unknown option {option}; {_suggest(cls, path)}"
     if problem["type"] == "missing":
         return f"{option} is missing."
     if problem["type"] in ("model_type", "model_attributes_type"):
-        return f"{option} is {problem['input']!r}, but must be a mapping from options to values. Or leave it out."
-    return f"{option} is {problem['input']!r}: {problem['msg'].lower()}."
+        return f"{option} is {excerpt(problem['input'])}, but must be a mapping from options to values. Or leave it out."
+    return f"{option} is {excerpt(problem['input'])}: {problem['msg'].lower()}."
 
 
 def _suggest(cls: type[Options], path: list[str]) -> str:

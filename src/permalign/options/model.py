@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field
 
 from permalign.errors import ConfigError
-from permalign.options.base import Fraction, Options, PositiveInt
+from permalign.options.base import Count, Fraction, Options, PositiveInt
 
 Pretrained = Annotated[
     str | None,
@@ -41,7 +41,7 @@ class EncoderOptions(Options):
         description="size of the encoder's states; must be even: a BiLSTM gives each direction one half, a window "
         "encoder gives one half to the word itself",
     )
-    num_layers: PositiveInt = Field(1, description="number of layers (bilstm, transformer)")
+    num_layers: Count = Field(1, description="number of layers (bilstm, transformer)")
     dropout: Fraction = Field(0.1, description="dropout on the encoder's input and between its layers")
     num_heads: PositiveInt = Field(4, description="number of attention heads (transformer)")
     num_sums: PositiveInt = Field(4, description="number of running sums from each side (prefix_sum)")
@@ -155,7 +155,7 @@ class HeadOptions(Options):
         description="reads the reordered sentence; the original one if the likelihood is summed over all orders",
     )
     hidden_size: PositiveInt = Field(256, description="hidden units of the decoder")
-    num_layers: PositiveInt = Field(1, description="number of layers of the decoder")
+    num_layers: Count = Field(1, description="number of layers of the decoder")
     dropout: Fraction = Field(0.1, description="dropout of the decoder")
     label_smoothing: Fraction = Field(0.0, description="label smoothing of the training loss")
     context: Literal["full"] | PositiveInt = Field(
@@ -170,7 +170,7 @@ class HeadOptions(Options):
         "segment",
         description="whether the context reaches back within the segment only or over the whole output (segments)",
     )
-    max_phrase_length: PositiveInt = Field(
+    max_phrase_length: Count = Field(
         1,
         description="maximum number of source words that may write one segment together (segments, objective exact)",
     )
@@ -197,7 +197,7 @@ class ModelOptions(Options):
         None,
         description="an inverse model that reranks outputs, trained together with the rest; null for none",
     )
-    ensemble_size: PositiveInt = Field(
+    ensemble_size: Count = Field(
         1,
         description="number of models whose probabilities are averaged; they are trained side by side, and the loss "
         "is the sum of their losses",

@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from permalign.errors import ConfigError, unknown_name
-from permalign.options.base import Options, PositiveInt
+from permalign.options.base import MAX_SEED, Count, NaturalInt, Options, PositiveInt
 from permalign.options.model import ModelOptions
 from permalign.tasks.base import Task
 from permalign.tasks.registry import get_task
@@ -53,7 +53,7 @@ class TextOptions(Options):
 class ReordererFirstOptions(Options):
     """The paper's training strategy: in the first steps, with some probability, only the reorderer is updated."""
 
-    steps: int = Field(0, ge=0, description="number of first steps in which to do so; 0 for none")
+    steps: NaturalInt = Field(0, description="number of first steps in which to do so; 0 for none")
     probability: float = Field(
         0.5, ge=0.0, le=1.0, description="probability that one of these steps updates the reorderer alone"
     )
@@ -88,8 +88,8 @@ class TrainingOptions(Options):
     gradient_accumulation_steps: PositiveInt = Field(
         1, description="number of batches per process whose gradients make one update"
     )
-    curriculum_epochs: int = Field(
-        0, ge=0, description="number of first epochs whose batches go from short to long instead of shuffled"
+    curriculum_epochs: NaturalInt = Field(
+        0, description="number of first epochs whose batches go from short to long instead of shuffled"
     )
     overlong_targets: Literal["error", "skip"] = Field(
         "error",
@@ -103,8 +103,8 @@ class TrainingOptions(Options):
         description="learning rate schedule after the warm-up; plateau halves the rate when the dev metric stops "
         "improving",
     )
-    warmup_steps: int = Field(
-        0, ge=0, description="number of steps over which the learning rate grows from zero"
+    warmup_steps: NaturalInt = Field(
+        0, description="number of steps over which the learning rate grows from zero"
     )
     plateau_patience: PositiveInt = Field(
         3,
@@ -117,7 +117,7 @@ class TrainingOptions(Options):
     stages: tuple[StageOptions, ...] = Field(
         (), description="first steps that train by other objectives, one stage after another"
     )
-    restarts: PositiveInt = Field(
+    restarts: Count = Field(
         1,
         description="number of seeds to try for restart_steps each; training continues with the one best on dev",
     )
@@ -152,7 +152,10 @@ class RunOptions(Options):
     model: ModelOptions = ModelOptions()
     training: TrainingOptions = TrainingOptions()
     seed: int = Field(
-        0, ge=0, description="seed of initial weights, batches and noise; the data has its own, task.seed"
+        0,
+        ge=0,
+        le=MAX_SEED,
+        description="seed of initial weights, batches and noise; the data has its own, task.seed",
     )
 
     @classmethod
