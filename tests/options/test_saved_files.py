@@ -13,6 +13,7 @@ from tests.training.small_run import SILENT
 from permalign import load_model
 from permalign.options.renames import rename_parameters
 from permalign.training.launch import resume
+from permalign.training.state import latest_state
 from permalign.training.trained_run import DecodingSettings, TrainedRun
 
 EXPECTED = json.loads((SAVED / "expected.json").read_text())
@@ -42,7 +43,7 @@ def test_a_model_predicts_and_scores_as_before(name):
 
 def test_a_run_resumes_and_ends_as_before(run):
     resume(run, display=SILENT)
-    (state,) = (run / "state").iterdir()
+    state = latest_state(run / "state")
     weights = load_file(state / "model.safetensors")
     expected = rename_parameters(load_file(SAVED / "resumed.safetensors"))
     torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)

@@ -5,6 +5,7 @@ import json
 from tests.models.small import examples
 
 from permalign.training.progress_display import Display
+from permalign.training.state import latest_state
 
 SILENT = Display()
 
@@ -68,7 +69,7 @@ def remains(run):
         if path.is_file() and path.suffix in (".safetensors", ".jsonl") and path.name != "metrics.jsonl"
     }
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    state = json.loads(next((run / "state").glob("*/state.json")).read_text())
+    state = json.loads((latest_state(run / "state") / "state.json").read_text())
     timeless = [{key: value for key, value in record.items() if key != "seconds"} for record in records]
     del state["progress"]["seconds"], state["progress"]["processor_seconds"]
     return binary, timeless, state

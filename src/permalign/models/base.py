@@ -398,6 +398,12 @@ class Model(
     @classmethod
     def _require_fit(cls, name: str, saved: SavedModel, hub: Mapping[str, Any]) -> None:
         """Require that a saved model has the parameters that its config describes, before memory is taken for them."""
+        if len(saved.options) > len(saved.shapes):
+            raise DataError(
+                f"{CONFIG} describes {len(saved.options)} members, but the weights are only {len(saved.shapes)} tensors. "
+                "Are the two files from the same model?",
+                name,
+            )
         try:
             with torch.device("meta"):  # tensors with shapes, but without values
                 pretrained = load_pretrained(name, saved.options[0], hub)

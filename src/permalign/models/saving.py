@@ -1,7 +1,7 @@
 """A model as files that anybody can read: JSON and safetensors, nothing that runs code when loaded."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -112,14 +112,15 @@ def save_model(
 
 def read_kind(name: str, hub: Mapping[str, Any]) -> str:
     """The kind of a saved model: ``Transducer``, ``InverseModel`` or ``Ensemble``."""
-    return _read_config(_locate(name, CONFIG, hub))[0]
+    path = _locate(name, CONFIG, hub)
+    _require_unchanged(name, path.parent, [CONFIG], hub)
+    return _read_config(path)[0]
 
 
 def read_model(name: str, hub: Mapping[str, Any]) -> SavedModel:
     """Read the files of a model from a folder (or the ``model`` folder in it), or from the Hugging Face hub."""
     paths = {file: _locate(name, file, hub) for file in FILES}
-    _fetch_checksums(name, hub)
-    require_unchanged(paths[CONFIG].parent, FILES)
+    _require_unchanged(name, paths[CONFIG].parent, FILES, hub)
     kind, options = _read_config(paths[CONFIG])
     shapes = rename_parameters(read_shapes(paths[WEIGHTS]))
     return SavedModel(
@@ -127,11 +128,12 @@ def read_model(name: str, hub: Mapping[str, Any]) -> SavedModel:
     )
 
 
-def _fetch_checksums(name: str, hub: Mapping[str, Any]) -> None:
-    """Download the checksums of a model on the hub; a model that was saved before there were any has none."""
+def _require_unchanged(name: str, folder: Path, files: Sequence[str], hub: Mapping[str, Any]) -> None:
+    """Require that files of a model are as they were saved, if it was saved with checksums."""
     if not Path(name).is_dir():
-        with suppress(PermalignError):
+        with suppress(PermalignError):  # a model on the hub that has no checksums
             _locate(name, CHECKSUMS, hub)
+    require_unchanged(folder, files)
 
 
 def require_same_parameters(

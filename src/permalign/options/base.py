@@ -49,14 +49,14 @@ def _describe(cls: type[Options], error: ValidationError) -> str:
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     problem = (unknown or problems)[0]
     path = [str(key) for key in problem["loc"] if not str(key).startswith(("literal", "constrained"))]
-    option = excerpt(".".join(path))[1:-1]
+    option, value = excerpt(".".join(path))[1:-1], excerpt(problem["input"])
     if unknown:
         return f"unknown option {option}; {_suggest(cls, path)}"
     if problem["type"] == "missing":
         return f"{option} is missing."
     if problem["type"] in ("model_type", "model_attributes_type"):
-        return f"{option} is {excerpt(problem['input'])}, but must be a mapping from options to values. Or leave it out."
-    return f"{option} is {excerpt(problem['input'])}: {problem['msg'].lower()}."
+        return f"{option} is {value}, but must be a mapping from options to values. Or leave it out."
+    return f"{option} is {value}: {problem['msg'].lower()}."
 
 
 def _suggest(cls: type[Options], path: list[str]) -> str:

@@ -87,11 +87,10 @@ def train(job: Job, record: RunRecord) -> None:
     from permalign.training.launch import resume
     from permalign.training.launch import train as begin
     from permalign.training.run_directory import RunDirectory
-    from permalign.training.state import latest_state, read_progress
+    from permalign.training.state import latest_progress
 
     run = RunDirectory(job.folder)
-    state = latest_state(run.state)
-    progress = read_progress(state) if state is not None else None
+    progress = latest_progress(run.state)
     if progress is None or progress.finished is None:
         if run.config.exists():
             progress = resume(job.folder)
@@ -107,9 +106,9 @@ def train(job: Job, record: RunRecord) -> None:
     record.environment = json.loads((job.folder / "environment.json").read_text("utf-8"))
     record.environment.pop("command", None)  # the worker's own; the record has the one that trains the run
     attempts = [
-        read_progress(state)
+        attempt
         for folder in sorted((job.folder / "attempts").glob("seed-*"))
-        if (state := latest_state(folder / "state")) is not None
+        if (attempt := latest_progress(folder / "state")) is not None
     ]
     sessions = (progress, *attempts)
     record.training = {

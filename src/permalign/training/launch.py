@@ -102,8 +102,8 @@ def _run_session(
         if accelerator.is_main_process:
             run.note(chosen_seed=options.seed)
         setup = prepare(options)
-    session = Session(options, setup, run, accelerator)
     display = display or default_display()
+    session = Session(options, setup, run, accelerator, display)
     if setup.skipped and accelerator.is_main_process:
         display.say(
             f"skipped {setup.skipped} training examples whose targets are too long for {options.model.head.kind}"

@@ -1,6 +1,7 @@
 """The folder of a run: configuration, environment, metrics, checkpoints, state and predictions."""
 
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -17,11 +18,23 @@ import yaml
 from permalign import __version__
 from permalign.errors import DataError, PermalignError
 from permalign.evaluation import Report, write_predictions
-from permalign.files import PARTIAL, atomic_file, atomic_folder, mirror_folder, write_text
+from permalign.files import (
+    PARTIAL,
+    DamagedFileError,
+    atomic_file,
+    atomic_folder,
+    mirror_folder,
+    record_checksums,
+    require_unchanged,
+    restore_files,
+    write_text,
+)
 from permalign.models.base import Model
+from permalign.models.saving import WEIGHTS
 from permalign.options.run import RunOptions
+from permalign.tensor_files import read_shapes
 from permalign.training.experiments import load_saved_options
-from permalign.training.state import Progress
+from permalign.training.state import Progress, damaged_state_error, read_progress, step_folders, step_of
 
 ENVIRONMENT = "environment.json"
 CONTENTS = (
@@ -54,6 +67,10 @@ class RunDirectory:
 
     A checkpoint is written first, then the state that refers to it, then all files that can be derived from that state
     (`settle`). So whenever the process is killed, `settle` makes the files consistent with the latest complete state.
+
+    The files of every state, checkpoint and model have their checksums beside them. If the latest state or one of its
+    checkpoints is damaged, the run is resumed from the state before it (`find_state`), whose own checkpoints are kept
+    as long as it is.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -131,6 +148,70 @@ class RunDirectory:
         with atomic_folder(path) as folder:
             model.save_pretrained(folder)
             write_predictions(folder / DEV_PREDICTIONS, report)
+            record_checksums(folder, [DEV_PREDICTIONS])
+
+    def find_state(self) -> tuple[Path | None, list[str]]:
+        """Find the latest state that is intact, together with the checkpoints that it refers to.
+
+        Returns:
+            The folder of the state, None for a run that has none yet; and a line about each damaged file.
+
+        Raises:
+            DataError: no state is intact.
+        """
+        notes: list[str] = []
+        states = step_folders(self.state)
+        for state in states:
+            try:
+                require_unchanged(state)
+                self._return_checkpoints(state)
+                for step, _ in read_progress(state).kept:
+                    notes += restore_files(self.checkpoint(step), [self.model, self.predictions])
+                    self._require_checkpoint(step)
+            except DataError as error:
+                notes.append(error.reason if isinstance(error, DamagedFileError) else str(error))
+                continue
+            if state != states[0]:
+                notes.append(f"the run is resumed from the state before, of step {step_of(state)}")
+            return state, notes
+        if states:
+            raise damaged_state_error(states[0], notes[0])
+        return None, []
+
+    def _require_checkpoint(self, step: int) -> None:
+        """Require that a checkpoint is complete and intact."""
+        folder = self.checkpoint(step)
+        require_unchanged(folder)
+        for name in (WEIGHTS, DEV_PREDICTIONS):
+            if not (folder / name).is_file():
+                raise DataError("is missing.", folder / name)
+        read_shapes(folder / WEIGHTS)  # for a checkpoint that was saved before there were checksums
+
+    def _return_checkpoints(self, state: Path) -> None:
+        """Bring back the checkpoints that only this state refers to."""
+        for folder in step_folders(state / "checkpoints"):
+            if not (self.checkpoints / folder.name).exists():
+                os.replace(folder, self.checkpoints / folder.name)
+
+    def _drop_checkpoints(self, progress: Progress) -> None:
+        """Remove the checkpoints that are no longer kept; those that the state before refers to are put into it."""
+        before = next((state for state in step_folders(self.state) if step_of(state) < progress.step), None)
+        try:
+            needed = set() if before is None else {step for step, _ in read_progress(before).kept}
+        except DataError:  # it is damaged, so the run cannot go back to it
+            needed = set()
+        kept_steps = {step for step, _ in progress.kept}
+        for folder in step_folders(self.checkpoints):
+            if step_of(folder) in kept_steps:
+                continue
+            if before is not None and step_of(folder) in needed:
+                place = before / "checkpoints" / folder.name
+                place.parent.mkdir(exist_ok=True)
+                if place.exists():
+                    shutil.rmtree(place)
+                os.replace(folder, place)
+            else:
+                shutil.rmtree(folder)
 
     def settle(self, progress: Progress, model: Model) -> None:
         """Make the last model, the best model, its predictions and the checkpoints consistent with the saved state."""
@@ -138,9 +219,7 @@ class RunDirectory:
             if self.predictions in leftover.parent.parents:  # another process may be evaluating
                 continue
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        kept_checkpoints = {self.checkpoint(step) for step, _ in progress.kept}
-        for folder in set(self.checkpoints.glob("step-*")) - kept_checkpoints:
-            shutil.rmtree(folder)
+        self._drop_checkpoints(progress)
         last = self.checkpoints / f".now{PARTIAL}"
         model.save_pretrained(last)
         mirror_folder(last, self.checkpoints / "last", exclude=DEV_PREDICTIONS)

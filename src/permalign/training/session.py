@@ -1,6 +1,7 @@
 """A training session of a run: everything around the loop, on one process."""
 
 import time
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
+from permalign.errors import DataError
 from permalign.evaluation import evaluate
 from permalign.models.base import Model
 from permalign.options.run import RunOptions
@@ -17,7 +19,7 @@ from permalign.training.resume_check import ResumeConditions
 from permalign.training.run_directory import RunDirectory
 from permalign.training.schedules import learning_rate
 from permalign.training.setup import TrainingSetup
-from permalign.training.state import TrainingState, remove_older_states, seed_step
+from permalign.training.state import TrainingState, remove_states, seed_step
 from permalign.training.tracking import Tracker
 
 
@@ -33,7 +35,12 @@ class Session:
     """
 
     def __init__(
-        self, options: RunOptions, setup: TrainingSetup, run: RunDirectory, accelerator: Accelerator
+        self,
+        options: RunOptions,
+        setup: TrainingSetup,
+        run: RunDirectory,
+        accelerator: Accelerator,
+        display: Display,
     ) -> None:
         self.options, self.setup, self.folder, self.accelerator = options, setup, run, accelerator
         self.core = setup.model.to(accelerator.device).train()
@@ -41,12 +48,27 @@ class Session:
         self.total = setup.total_steps(options, accelerator.num_processes)
         conditions = ResumeConditions(setup.data, accelerator.num_processes, self.total, options)
         self._state = TrainingState(self.core, optimizer, setup.batches.sampler, conditions)
-        self.progress = self._state.load(run.state)
+        self.progress = self._state.load(self._find_state(display))
         self.model, self.optimizer = accelerator.prepare(self.core, optimizer)
         self._clock, self._processor_clock = time.monotonic(), time.process_time()
         if accelerator.is_main_process and self.progress.step:
-            remove_older_states(run.state)
+            remove_states(run.state, self.progress.step)
             run.settle(self.progress, self.core)
+
+    def _find_state(self, display: Display) -> Path | None:
+        """The state to resume from; the main process looks for it, so that all processes take the same one."""
+        found: list[Any] = [None]
+        if self.accelerator.is_main_process:
+            try:
+                found[0], notes = self.folder.find_state()
+                for note in notes:
+                    display.say(f"permalign: {note}")
+            except DataError as error:
+                found[0] = error
+        (state,) = broadcast_object_list(found)
+        if isinstance(state, DataError):
+            raise state
+        return state  # type: ignore[no-any-return]
 
     def track(self, display: Display) -> Tracker:
         """Start logging, on the main process only."""

@@ -8,26 +8,38 @@ of the step.
 import hashlib
 import json
 import random
+import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from permalign.errors import DataError
-from permalign.files import atomic_folder
+from permalign.files import (
+    PARTIAL,
+    atomic_folder,
+    record_checksums,
+    remove_folder,
+    require_unchanged,
+    write_text,
+)
 from permalign.options.renames import rename_parameters
+from permalign.tensor_files import read_tensors, write_tensors
 from permalign.text.batch_sampler import BucketSampler
 from permalign.training.resume_check import ResumeConditions
 
 STATE, WEIGHTS, OPTIMIZER = "state.json", "model.safetensors", "optimiser.safetensors"
+
+KEPT_STATES = 2
+"""How many states are kept: should the latest one be damaged, the run is resumed from the one before it."""
+
+_STEP_NAME = re.compile(r"step-\d+")
 
 
 @dataclass
@@ -80,23 +92,23 @@ class TrainingState:
         self.conditions = conditions
 
     def save(self, folder: Path, progress: Progress) -> None:
-        """Write the state atomically, and remove older states."""
+        """Write the state atomically, and remove all but the latest states."""
         name = f"step-{progress.step:07d}"
         if not (folder / name).exists():  # an existing state of this step is the same
             with atomic_folder(folder / name) as partial:
-                save_file(_copied(self.model.state_dict()), partial / WEIGHTS)
-                save_file(_copied(_flatten(self.optimizer.state_dict()["state"])), partial / OPTIMIZER)
+                write_tensors(partial / WEIGHTS, self.model.state_dict())
+                write_tensors(partial / OPTIMIZER, _flatten(self.optimizer.state_dict()["state"]))
                 record = {
                     "progress": asdict(progress),
                     "sampler": self.sampler.state_dict(),
                     "conditions": self.conditions.record(),
                 }
-                (partial / STATE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        remove_older_states(folder)
+                write_text(partial / STATE, json.dumps(record, indent=2) + "\n")
+                record_checksums(partial, (STATE, WEIGHTS, OPTIMIZER))
+        remove_states(folder, progress.step)
 
-    def load(self, folder: Path) -> Progress:
-        """Load the latest complete state; if there is none, the run starts from the beginning."""
-        state = latest_state(folder)
+    def load(self, state: Path | None) -> Progress:
+        """Load a state that is not damaged; without a state, the run starts from the beginning."""
         if state is None:
             return Progress()
         with _broken_state_error(state):
@@ -108,10 +120,10 @@ class TrainingState:
                 f"the run cannot be resumed: {'. Also, '.join(differences)}. Or start a new run.", state
             )
         with _broken_state_error(state):
-            self.model.load_state_dict(rename_parameters(load_file(state / WEIGHTS)))
+            self.model.load_state_dict(rename_parameters(read_tensors(state / WEIGHTS)))
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict(
-                {"state": _unflatten(load_file(state / OPTIMIZER)), "param_groups": groups}
+                {"state": _unflatten(read_tensors(state / OPTIMIZER)), "param_groups": groups}
             )
             self.sampler.load_state_dict(record["sampler"])
         return read_progress(state)
@@ -129,19 +141,33 @@ def _broken_state_error(state: Path) -> Iterator[None]:
         TypeError,
         AttributeError,
         RuntimeError,
-        SafetensorError,
+        DataError,
     ) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(
-            f"this saved state is damaged ({type(error).__name__}: {reason}). Restore a copy, or start the run again "
-            "with --overwrite.",
-            state,
-        ) from error
+        raise damaged_state_error(state, f"{type(error).__name__}: {' '.join(str(error).split())}") from error
+
+
+def damaged_state_error(state: Path, reason: str) -> DataError:
+    """The error for a state that is damaged and has no other before it."""
+    return DataError(
+        f"this saved state is damaged ({reason}). Restore a copy, or start the run again with --overwrite.",
+        state,
+    )
+
+
+def step_folders(folder: Path) -> list[Path]:
+    """The folders of all complete states (or checkpoints) in a folder, the latest first."""
+    found = [path for path in folder.glob("step-*") if _STEP_NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def step_of(folder: Path) -> int:
+    """The step of a state or checkpoint, by the name of its folder."""
+    return int(folder.name.removeprefix("step-"))
 
 
 def latest_state(folder: Path) -> Path | None:
     """The folder of the latest complete state; None if there is none."""
-    return max(folder.glob("step-*"), default=None)
+    return next(iter(step_folders(folder)), None)
 
 
 def last_saved_step(run: Path) -> int | None:
@@ -149,23 +175,35 @@ def last_saved_step(run: Path) -> int | None:
     attempts = sorted((run / "attempts").glob("seed-*"), key=lambda attempt: attempt.stat().st_mtime)
     folders = [run, *reversed(attempts)]
     states = [state for folder in folders if (state := latest_state(folder / "state")) is not None]
-    return int(states[0].name.removeprefix("step-")) if states else None
+    return step_of(states[0]) if states else None
 
 
-def remove_older_states(folder: Path) -> None:
-    """Remove all states except for the latest complete one."""
-    latest = latest_state(folder)
-    for path in folder.iterdir():
-        if path != latest:
-            shutil.rmtree(path)
+def remove_states(folder: Path, step: int) -> None:
+    """Remove all states but that of a step and the one before it; files that do not belong to a state stay."""
+    states = step_folders(folder)
+    kept = [state for state in states if step_of(state) <= step][:KEPT_STATES]
+    for state in states:
+        if state not in kept:
+            remove_folder(state)
+    for unfinished in folder.glob(f".*{PARTIAL}"):
+        shutil.rmtree(unfinished)
 
 
 def read_progress(state: Path) -> Progress:
     """The progress of a run when a state was saved."""
     with _broken_state_error(state):
+        require_unchanged(state, [STATE])
         progress = json.loads((state / STATE).read_text(encoding="utf-8"))["progress"]
         kept = [(int(step), float(score)) for step, score in progress.pop("kept")]
         return Progress(**progress, kept=kept)
+
+
+def latest_progress(folder: Path) -> Progress | None:
+    """The progress at the latest state that is not damaged; None if there is none."""
+    for state in step_folders(folder):
+        with suppress(DataError):
+            return read_progress(state)
+    return None
 
 
 def seed_step(seed: int, step: int, process: int) -> None:
@@ -192,8 +230,3 @@ def _unflatten(flat: Mapping[str, Tensor]) -> dict[int, dict[str, Any]]:
         parameter, _, name = key.partition(".")
         nested.setdefault(int(parameter), {})[name] = tensor
     return nested
-
-
-def _copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies that share no memory, as safetensors requires."""
-    return {name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from permalign.errors import DataError
-from permalign.files import write_text
+from permalign.files import write_lines
 from permalign.training.progress_display import Display
 from permalign.training.run_directory import RunDirectory
 
@@ -29,11 +29,11 @@ class Tracker:
             from torch.utils.tensorboard import SummaryWriter
 
             kept = [
-                line
+                line.decode("utf-8")
                 for number, line in enumerate(_complete_lines(run), 1)
                 if _step(run, number, line) <= step
             ]
-            write_text(run.metrics, "".join(kept))
+            write_lines(run.metrics, kept)
             self._file = run.metrics.open("a", encoding="utf-8")
             self._events = SummaryWriter(str(run.events), purge_step=step + 1)
             display.begin(step, total)
@@ -71,18 +71,18 @@ class Tracker:
             self._events.flush()
 
 
-def _complete_lines(run: RunDirectory) -> list[str]:
+def _complete_lines(run: RunDirectory) -> list[bytes]:
     """The records of earlier sessions; the last one may be incomplete if the process was killed."""
     if not run.metrics.exists():
         return []
-    lines = run.metrics.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [line for line in lines if line.endswith("\n")]
+    *lines, _ = run.metrics.read_bytes().split(b"\n")
+    return lines
 
 
-def _step(run: RunDirectory, number: int, line: str) -> int:
+def _step(run: RunDirectory, number: int, line: bytes) -> int:
     try:
         return int(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise DataError(
             "is not a record of a step. Remove the line to resume the run.", run.metrics, number
         ) from None
