@@ -398,10 +398,11 @@ class Model(
     @classmethod
     def _require_fit(cls, name: str, saved: SavedModel, hub: Mapping[str, Any]) -> None:
         """Require that a saved model has the parameters that its config describes, before memory is taken for them."""
-        if len(saved.options) > len(saved.shapes):
+        members, tensors = len(saved.options), len(saved.shapes)
+        if members > tensors:
             raise DataError(
-                f"{CONFIG} describes {len(saved.options)} members, but the weights are only {len(saved.shapes)} tensors. "
-                "Are the two files from the same model?",
+                f"{CONFIG} describes {members} members, but the weights are only {tensors} tensors. Are the two files "
+                "from the same model?",
                 name,
             )
         try:
