@@ -14,7 +14,7 @@ PACKAGE = ROOT / "src" / "permalign"
 ROWS = [
     {"errors", "notebooks", "shapes"},
     {"checks", "files", "masks"},
-    {"tensor_files"},
+    {"tensor_files", "yaml_files"},
     {"kernels"},
     {"structures"},
     {"tasks"},

@@ -48,7 +48,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     names = list(known)
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
-    return f"unknown {kind} {name!r}{hint} Choose from: {', '.join(names)}."
+    return f"unknown {kind} {excerpt(name)}{hint} Choose from: {', '.join(names)}."
 
 
 def excerpt(value: object, max_length: int = 80) -> str:
@@ -63,8 +63,16 @@ def excerpt(value: object, max_length: int = 80) -> str:
     "{'seed': [a number of 16610 bits, 1]}"
     """
     if isinstance(value, str):
-        return repr(value if len(value) <= max_length else value[: max_length - 3] + "...")
-    text = "".join(islice(_pieces(value, depth=0), max_length))
+        return repr(shorten(value, max_length))
+    return shorten("".join(islice(_pieces(value, depth=0), max_length)), max_length)
+
+
+def shorten(text: str, max_length: int = 80) -> str:
+    """A text, cut off if it is long, for messages.
+
+    >>> shorten("jump twice", max_length=8)
+    'jump ...'
+    """
     return text if len(text) <= max_length else text[: max_length - 3] + "..."
 
 

@@ -50,3 +50,28 @@ def test_misplaced_brackets_are_errors(text, words):
 def test_nodes_that_are_not_one_program_are_an_error(symbols):
     with pytest.raises(ValueError, match="program"):
         from_preorder(symbols)
+
+
+@given(trees, trees)
+def test_programs_are_equal_if_they_are_written_the_same(one, other):
+    assert (one == other) == (bracketed(one) == bracketed(other))
+    assert one != other or hash(one) == hash(other)
+    assert one != bracketed(one)
+
+
+@given(trees)
+def test_a_program_is_printed_as_python_writes_it(program):
+    assert eval(repr(program)) == program
+
+
+def test_deep_programs_are_compared_and_written():
+    def deep(leaf):
+        return from_preorder([("next_to_2", 1)] * 10_000 + [(leaf, 0)])
+
+    assert deep("all") == deep("all")
+    assert deep("all") != deep("none")
+    assert hash(deep("all")) == hash(deep("all"))
+    assert len(bracketed(deep("all"))) == 30_001
+    assert repr(deep("all")).count("Program") == 10_001
+    with pytest.raises(ValueError, match=f"opens bracket {MAX_DEPTH + 1}"):
+        read_bracketed(bracketed(deep("all")))

@@ -11,7 +11,7 @@ from huggingface_hub import hf_hub_download
 from torch import Tensor
 
 from permalign.encoders.huggingface import HuggingFaceEncoder
-from permalign.errors import DataError, PermalignError, excerpt
+from permalign.errors import DataError, PermalignError, excerpt, shorten
 from permalign.files import CHECKSUMS, read_checksums, record_checksums, require_unchanged, write_text
 from permalign.options.base import MAX_COUNT
 from permalign.options.model import ModelOptions
@@ -151,7 +151,7 @@ def require_same_parameters(
         has = found.get(parameter)
         if should != has:
             raise DataError(
-                f"{WEIGHTS} does not fit {CONFIG}: parameter {excerpt(parameter)[1:-1]} should have shape {should} and "
+                f"{WEIGHTS} does not fit {CONFIG}: parameter {shorten(parameter)} should have shape {should} and "
                 f"has {has}. Are the two files from the same model?",
                 name,
             )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from permalign.errors import ConfigError, excerpt
+from permalign.errors import ConfigError, excerpt, shorten
 from permalign.options.renames import new_name_of
 
 MAX_COUNT = 1000
@@ -49,7 +49,7 @@ def _describe(cls: type[Options], error: ValidationError) -> str:
     unknown = [problem for problem in problems if problem["type"] == "extra_forbidden"]
     problem = (unknown or problems)[0]
     path = [str(key) for key in problem["loc"] if not str(key).startswith(("literal", "constrained"))]
-    option, value = excerpt(".".join(path))[1:-1], excerpt(problem["input"])
+    option, value = shorten(".".join(path)), excerpt(problem["input"])
     if unknown:
         return f"unknown option {option}; {_suggest(cls, path)}"
     if problem["type"] == "missing":

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
+from permalign.yaml_files import parse_yaml
 
 Tensor = TypeVar("Tensor")  # not torch's: options are read without importing torch
 
@@ -233,7 +233,7 @@ def _translate_setting(setting: str) -> Iterator[str]:
         yield setting
         yield f"{name.removesuffix('dropout')}encoder.dropout={text}"
         return
-    nested: Any = yaml.safe_load(text)
+    nested: Any = parse_yaml(text)
     for key in reversed(path):
         nested = {key: nested}
     translated, changes = translate_options(nested)
@@ -250,5 +250,5 @@ def _translate_setting(setting: str) -> Iterator[str]:
 
 def _as_yaml(value: Any) -> str:
     """A value as a setting has it: JSON, which is YAML, but a plain string without quotes."""
-    plain = isinstance(value, str) and yaml.safe_load(value) == value
+    plain = isinstance(value, str) and parse_yaml(value) == value
     return str(value) if plain else json.dumps(value)

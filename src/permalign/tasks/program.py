@@ -6,14 +6,18 @@ FunQL, such as ``answer(city(loc_2(stateid('texas'))))``.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 MAX_DEPTH = 200
 """The largest nesting depth that is accepted, because Python limits the depth of recursion."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Program:
-    """A function applied to programs; a function without arguments is a constant."""
+    """A function applied to programs; a function without arguments is a constant.
+
+    Programs of any depth can be compared, hashed and printed: none of these recurses.
+    """
 
     function: str
     arguments: tuple["Program", ...] = ()
@@ -29,6 +33,33 @@ class Program:
             node = stack.pop()
             yield node
             stack.extend(reversed(node.arguments))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Program):
+            return NotImplemented
+        pairs = zip_longest(self._symbols(), other._symbols())
+        return all(one == another for one, another in pairs)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._symbols()))
+
+    def __repr__(self) -> str:
+        pieces: list[str] = []
+        stack: list[Program | str] = [self]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, str):
+                pieces.append(item)
+                continue
+            pieces.append(f"Program(function={item.function!r}, arguments=(")
+            parts = [part for argument in item.arguments for part in (argument, ", ")]
+            parts[-1:] = ["," if len(item.arguments) == 1 else ""] if parts else []
+            stack.extend(reversed([*parts, "))"]))
+        return "".join(pieces)
+
+    def _symbols(self) -> Iterator[tuple[str, int]]:
+        """Yield what determines a program: every function with its number of arguments, in prefix order."""
+        return ((node.function, len(node.arguments)) for node in self.nodes())
 
     @property
     def depth(self) -> int:
@@ -69,11 +100,18 @@ def bracketed(program: Program) -> list[str]:
     >>> " ".join(bracketed(Program("and", (Program("run"), Program("twice", (Program("jump"),))))))
     'and ( run , twice ( jump ) )'
     """
-    tokens = [program.function]
-    if program.arguments:
-        for separator, argument in zip("(" + "," * len(program.arguments), program.arguments, strict=False):
-            tokens += [separator, *bracketed(argument)]
-        tokens.append(")")
+    tokens: list[str] = []
+    stack: list[Program | str] = [program]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            tokens.append(item)
+            continue
+        tokens.append(item.function)
+        if item.arguments:
+            separators = ["(", *[","] * (len(item.arguments) - 1)]
+            parts = [part for pair in zip(separators, item.arguments, strict=True) for part in pair]
+            stack.extend(reversed([*parts, ")"]))
     return tokens
 
 

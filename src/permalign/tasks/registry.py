@@ -5,8 +5,11 @@ files and in Python.
 """
 
 import inspect
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from permalign.errors import UsageError, unknown_name
+from permalign.errors import UsageError, excerpt, unknown_name
 from permalign.tasks.arithmetic import Arithmetic
 from permalign.tasks.base import Task
 from permalign.tasks.geoquery import GeoQuery
@@ -28,6 +31,12 @@ _TASK_CLASSES: tuple[type[Task], ...] = (
 )
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in _TASK_CLASSES}
+
+_TYPES = {int: "a whole number", bool: "true or false", str: "text", Path: "a path", type(None): "null"}
+"""What options of tasks may be, in words."""
+
+_MAX_BITS = 53
+"""The length of the longest whole number that every program reads from JSON without loss."""
 
 
 def get_task(name: str, **options: object) -> Task:
@@ -52,6 +61,9 @@ def get_task(name: str, **options: object) -> Task:
     missing = [_flag(option) for option, required in known.items() if required and option not in options]
     if missing:
         raise UsageError(f"the task {name} needs {' and '.join(missing)}.")
+    types = get_type_hints(task.__init__)
+    for option, value in options.items():
+        _require_type(name, option, value, types[option])
     try:
         return task(**options)
     except ValueError as error:
@@ -62,6 +74,18 @@ def task_options(name: str) -> dict[str, bool]:
     """The names of a task's options; the value is true if the option is required."""
     parameters = inspect.signature(TASKS[name]).parameters.values()
     return {parameter.name: parameter.default is parameter.empty for parameter in parameters}
+
+
+def _require_type(task: str, option: str, value: object, annotation: Any) -> None:
+    """Check the type of an option's value; which texts a task chooses from is its own to check."""
+    allowed = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    allowed = tuple(str if get_origin(kind) is Literal else kind for kind in allowed)
+    fits = any(type(value) is kind or (kind in (str, Path) and isinstance(value, kind)) for kind in allowed)
+    if not fits or (isinstance(value, int) and value.bit_length() > _MAX_BITS):
+        expected = " or ".join(_TYPES[kind] for kind in allowed)
+        raise UsageError(
+            f"the task {task} needs {expected} for {_flag(option)} (task.{option} in a config), not {excerpt(value)}."
+        )
 
 
 def _flag(option: str) -> str:

@@ -9,30 +9,16 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from permalign.errors import ConfigError, DataError, UsageError, unknown_name
+from permalign.errors import ConfigError, DataError, UsageError, excerpt, unknown_name
 from permalign.options.renames import EXPERIMENTS, log_translation, translate_options
 from permalign.options.run import RunOptions
+from permalign.yaml_files import YamlError, parse_yaml
 
 EXTENDS = "extends"
 
 
 class SettingError(ConfigError, UsageError):
     """A setting of the command line is wrong, although the file that it changes is right."""
-
-
-class _Loader(yaml.SafeLoader):
-    """Loads YAML, and refuses mappings that have a key twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            name = self.construct_object(key, deep=True)
-            if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} occurs twice", key.start_mark)
-            seen.add(name)
-        return super().construct_mapping(node, deep)
 
 
 def experiment_names() -> list[str]:
@@ -118,12 +104,12 @@ def parse_setting(setting: str) -> dict[str, Any]:
     path, equals, text = setting.partition("=")
     if not equals or not all(path.split(".")):
         raise SettingError(
-            f"{setting!r} is not a setting; expected option=value, such as training.max_steps=200."
+            f"{excerpt(setting)} is not a setting; expected option=value, such as training.max_steps=200."
         )
     try:
-        value = yaml.load(text, _Loader)
-    except yaml.YAMLError:
-        raise SettingError(f"the value in {setting!r} is not YAML.") from None
+        value = parse_yaml(text)
+    except YamlError as error:
+        raise SettingError(f"the value in {excerpt(setting)} is not YAML ({error}).") from None
     for name in reversed(path.split(".")):
         value = {name: value}
     result: dict[str, Any] = value
@@ -168,9 +154,9 @@ def _read(file: Traversable | Path, folder: Path | None, extended_by: tuple[str,
     if str(file) in extended_by:
         raise DataError(f"extends itself, through {' and '.join(extended_by)}.", str(file))
     try:
-        values = yaml.load(file.read_text(encoding="utf-8"), _Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"is not YAML: {' '.join(str(error).split())}", str(file)) from None
+        values = parse_yaml(file.read_text(encoding="utf-8"))
+    except (YamlError, UnicodeDecodeError) as error:
+        raise DataError(f"is not YAML: {error}", str(file)) from None
     if not isinstance(values, dict):
         raise DataError("must hold a mapping from options to values, such as `seed: 1`.", str(file))
     base = values.pop(EXTENDS, None)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from permalign.errors import ConfigError, UsageError
+from permalign.errors import ConfigError, UsageError, excerpt
 from permalign.options.renames import translate_options
 from permalign.options.run import RunOptions
 
@@ -66,7 +66,8 @@ class ResumeConditions:
             )
         before, after = (_flatten(conditions.options.model_dump(mode="json")) for conditions in (self, now))
         messages += [
-            f"{option} was {before.get(option)!r} and is now {after.get(option)!r}; restore it in config.yaml"
+            f"{option} was {excerpt(before.get(option))} and is now {excerpt(after.get(option))}; restore it in "
+            "config.yaml"
             for option in sorted((before.keys() | after.keys()) - PATHS - {"description"})
             if before.get(option) != after.get(option)
         ]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Protocol, Self
 
-import yaml
-
+from permalign.errors import excerpt
 from permalign.options.run import RunOptions
 from permalign.training.experiments import SettingError
+from permalign.yaml_files import YamlError, parse_yaml
 
 Value = float | int | str | bool | None
 
@@ -89,9 +89,9 @@ def _value(text: str) -> Any:
         if isfinite(value):
             return value
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise SettingError(f"the value {text!r} of a range is not YAML.") from None
+        return parse_yaml(text)
+    except YamlError:
+        raise SettingError(f"the value {excerpt(text)} of a range is not YAML.") from None
 
 
 def _is_number(value: object) -> bool:
