@@ -54,7 +54,7 @@ class Contract(ABC):
         """What must lie between zero and one."""
 
     @abstractmethod
-    def verbs(self, distribution, parameters) -> None:
+    def call_methods(self, distribution, parameters) -> None:
         """Call every method once, those without gradient too."""
 
     @abstractmethod
@@ -196,15 +196,15 @@ class Contract(ABC):
         parameters = self.parameters(self.sizes, seeded(10))
         copies = {name: tensor.clone() for name, tensor in parameters.items()}
         versions = {name: tensor._version for name, tensor in parameters.items()}
-        self.verbs(self.build(parameters), parameters)
+        self.call_methods(self.build(parameters), parameters)
         for name, tensor in parameters.items():
             assert torch.equal(tensor, copies[name]), name
             assert tensor._version == versions[name], name
             assert not tensor.requires_grad, name
 
-    def test_no_verb_fills_the_callers_gradients(self):
+    def test_no_method_fills_the_callers_gradients(self):
         parameters = self.leaves(self.parameters(self.sizes, seeded(11)))
-        self.verbs(self.build(parameters), parameters)
+        self.call_methods(self.build(parameters), parameters)
         assert all(parameters[name].grad is None for name in self.differentiable)
 
     @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])

@@ -1,7 +1,7 @@
 """What every `OrderDistribution` must satisfy, on top of the contract of all distributions.
 
 A new grammar inherits `OrderContract`, fills the blanks of `Contract` that are left, and adds to `own_values` and
-`own_verbs` what only its trees have.
+`call_own_methods` what only its trees have.
 """
 
 from abc import abstractmethod
@@ -22,7 +22,7 @@ class OrderContract(Contract):
     def own_values(self, distribution):
         """Everything with a value and a gradient that only this grammar has."""
 
-    def own_verbs(self, distribution):
+    def call_own_methods(self, distribution):
         """Call the methods without gradient that only this grammar has."""
 
     # ---------------------------------------------------------------- blanks of the contract, filled
@@ -40,7 +40,7 @@ class OrderContract(Contract):
     def marginals(self, distribution):
         return [distribution.rule_marginals(), distribution.expected_matrix()]
 
-    def verbs(self, distribution, parameters):
+    def call_methods(self, distribution, parameters):
         self.values(distribution, parameters)
         distribution.option_weights()
         distribution.sample((2,))
@@ -53,7 +53,7 @@ class OrderContract(Contract):
         distribution.derivation_of_order(self.reversed_orders(parameters))
         distribution.top_derivations(3)
         distribution.most_probable_order()
-        self.own_verbs(distribution)
+        self.call_own_methods(distribution)
 
     # ---------------------------------------------------------------- helpers
     @property

@@ -33,7 +33,7 @@ class AlignmentContract(Contract):
     def marginals(self, distribution):
         return [distribution.posteriors()]
 
-    def verbs(self, distribution, parameters):
+    def call_methods(self, distribution, parameters):
         self.values(distribution, parameters)
         distribution.best_alignment()
         distribution.segments()

@@ -76,7 +76,7 @@ class TestSeparableLengths:
             separable(lengths=torch.ones(2, dtype=torch.int64, device="meta"))
 
 
-class TestSeparableVerbs:
+class TestSeparableMethods:
     @pytest.mark.parametrize("order", [[0, 0, 1], [0, 1, 3], [-1, 0, 1]])
     def test_no_permutation(self, order):
         with refuses("order", "once", shape(2, 3)):

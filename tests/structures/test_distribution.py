@@ -1,4 +1,4 @@
-"""What distributions say of single spans and trees, against enumeration; and what torch.distributions asks of them."""
+"""Single spans and trees of distributions, against enumeration; and what torch.distributions expects of them."""
 
 from collections import Counter
 from math import exp, inf
@@ -6,7 +6,12 @@ from math import exp, inf
 import pytest
 import torch
 
-from permalign.structures import LabelledPermutation, SeparablePermutation
+from permalign.structures import (
+    LabelledPermutation,
+    LabelledSynchronousPermutation,
+    SeparablePermutation,
+    SynchronousPermutation,
+)
 from permalign.structures.splits import span_options
 
 LENGTH = 5
@@ -114,6 +119,29 @@ def test_a_posterior_is_of_a_single_sentence():
     two = SeparablePermutation(torch.zeros(2, 1, 2))
     with pytest.raises(ValueError, match="2 sentences"):
         two.tagging_posterior(torch.zeros(1, 2, 2))
+
+
+def test_orders_and_segments_are_summed_together():
+    torch.manual_seed(0)
+    segments, target_lengths = torch.randn(2, 3, 5, 3).double(), torch.tensor([4, 2])
+    splits, lengths = torch.randn(2, 4, 2), torch.tensor([3, 2])
+    rules, tokens, root = torch.randn(2, 2, 2, 2), torch.randn(2, 3, 2), torch.randn(2)
+    pair = (lengths, target_lengths)
+    plain = SeparablePermutation(splits, lengths).with_segments(segments, target_lengths)
+    expected = SynchronousPermutation(splits.double(), segments, *pair)
+    assert torch.equal(plain.log_likelihood(), expected.log_likelihood())
+    labelled = LabelledPermutation(rules, tokens, splits, lengths, root).with_segments(
+        segments, target_lengths
+    )
+    grammar = rules.double(), tokens.double(), segments, splits.double()
+    expected = LabelledSynchronousPermutation(*grammar, *pair, root.double())
+    assert torch.equal(labelled.log_likelihood(), expected.log_likelihood())
+
+
+def test_labelled_trees_have_no_phrases():
+    labelled = LabelledPermutation(torch.zeros(2, 2, 2, 2), torch.zeros(1, 2, 2))
+    with pytest.raises(ValueError, match="phrases have no labels"):
+        labelled.with_segments(torch.zeros(1, 3, 2, 2), torch.tensor([1]), phrase_scores=torch.zeros(1, 1))
 
 
 def test_labelled_trees_have_no_tagging_posterior():

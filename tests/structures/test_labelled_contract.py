@@ -205,11 +205,11 @@ class TestBadInput:
             (lambda d: d.log_prob(torch.zeros(2, 4, dtype=torch.int64)), "must be a permutation"),
         ],
     )
-    def test_wrong_questions(self, call, message):
+    def test_wrong_arguments_of_methods(self, call, message):
         with pytest.raises(ValueError, match=message):
             call(LabelledPermutation(self.rules, self.tokens))
 
-    def test_what_it_says_of_itself(self):
+    def test_repr(self):
         distribution = LabelledPermutation(self.rules, self.tokens[:1]).expand((5,))
         assert repr(distribution) == "LabelledPermutation(sentences: 5, length: 4, labels: 3)"
         assert distribution.support.check(distribution.sample()).all()

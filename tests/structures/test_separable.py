@@ -106,7 +106,7 @@ class TestHedgehog:
 
 @pytest.mark.parametrize("normal_form", [False, True])
 @pytest.mark.parametrize("order", [(1, 3, 0, 2), (2, 0, 3, 1), (0, 2, 4, 1, 3), (3, 1, 4, 2, 0)])
-def test_2413_and_3142_and_what_contains_them_is_impossible(order, normal_form):
+def test_orders_that_contain_2413_or_3142_are_impossible(order, normal_form):
     length = len(order)
     scores = torch.randn(1, split_count(length), 2, generator=seeded())
     distribution = SeparablePermutation(scores, normal_form=normal_form)
@@ -152,7 +152,7 @@ class TestOneWord:
     """No splits at all: the length is one, and everything has its one answer."""
 
     @pytest.mark.parametrize("normal_form", [False, True])
-    def test_every_verb(self, normal_form):
+    def test_every_method(self, normal_form):
         distribution = SeparablePermutation(torch.zeros(2, 0, 2), normal_form=normal_form)
         assert distribution.event_shape == (1,)
         assert distribution.log_partition().tolist() == [0, 0]
@@ -174,7 +174,7 @@ class TestOneWord:
 
 
 @pytest.mark.parametrize("normal_form", [False, True])
-def test_the_two_paths_agree_on_longer_sentences(normal_form):
+def test_both_backends_agree_on_longer_sentences(normal_form):
     lengths = torch.tensor([20, 1, 13])
     start = torch.randn(3, split_count(20), 2, dtype=torch.float64, generator=seeded())
     emissions = torch.randn(3, 20, 20, dtype=torch.float64, generator=seeded(1)).log_softmax(-1)

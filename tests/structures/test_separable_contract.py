@@ -68,7 +68,7 @@ class SeparableContract(OrderContract):
     def own_values(self, distribution):
         return {"rule_probabilities": distribution.rule_probabilities()}
 
-    def own_verbs(self, distribution):
+    def call_own_methods(self, distribution):
         kl_divergence(distribution, distribution)
 
     def marginals(self, distribution):

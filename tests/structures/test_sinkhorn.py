@@ -1,4 +1,4 @@
-"""Relaxed matchings against turns of division, and the best one against all of them."""
+"""Relaxed matchings against plain division of rows and columns, and the best matching against all of them."""
 
 from itertools import permutations
 
@@ -24,7 +24,7 @@ def divided(scores, iterations):
 
 @pytest.mark.parametrize("words", [1, 2, 5, 9])
 @pytest.mark.parametrize("iterations", [1, 3, 32])
-def test_equals_turns_of_division(words, iterations):
+def test_equals_repeated_division_of_rows_and_columns(words, iterations):
     scores = random_scores(2, words)
     for found, one in zip(sinkhorn_matrix(scores, iterations=iterations), scores, strict=True):
         torch.testing.assert_close(found, divided(one, iterations))

@@ -69,7 +69,7 @@ class TestSynchronousPermutation(Contract):
     def marginals(self, distribution):
         return [distribution.rule_posteriors(), distribution.segment_posteriors()]
 
-    def verbs(self, distribution, parameters):
+    def call_methods(self, distribution, parameters):
         self.values(distribution, parameters)
         distribution.best_derivation()
         distribution.sample((2,))
@@ -128,7 +128,7 @@ class TestSynchronousPermutation(Contract):
             assert (one.log_prob > -torch.inf) == can_be
 
     def test_outputs_of_probability_zero(self):
-        """There is room, but no token writes anything: every verb still answers."""
+        """There is room, but no token writes anything: every method still returns something."""
         parameters = self.parameters(self.sizes, seeded(46))
         nothing = torch.full_like(parameters["segment_log_probs"], -torch.inf)
         distribution = self.build(parameters | {"segment_log_probs": nothing})
@@ -159,7 +159,7 @@ class TestSynchronousPermutation(Contract):
             assert some[0].order in expected
             assert all(one.log_prob <= 0 for one in some)
 
-    def test_before_any_output_all_leaves_are_silent(self):
+    def test_before_any_output_leaves_write_nothing(self):
         prior = self.build(self.parameters(self.sizes, seeded(44))).prior
         assert all(not segment.target for one in prior.best_derivation() for segment in one.segments)
         torch.testing.assert_close(prior.log_likelihood(), torch.zeros(len(self.sizes), dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""Exact inference: tensors in, tensors out. Each structure is a noun, each question to it a verb."""
+"""Exact inference over latent structures: distributions over orders, derivations and alignments."""
 
 from permalign.structures.aligned_segments import Segment, bracketed
 from permalign.structures.derivations import Derivation, Tree

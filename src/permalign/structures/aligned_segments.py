@@ -22,7 +22,7 @@ class Segment:
 
 
 def consecutive_segments(sources: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[Segment]:
-    """Segments that write an output from left to right, each as many words as its size says.
+    """Segments that write an output from left to right; each writes the number of words that its size says.
 
     >>> consecutive_segments([(1,), (0,)], [0, 2])
     [Segment(source=(1,), target=()), Segment(source=(0,), target=(0, 1))]
@@ -39,7 +39,7 @@ def bracketed(
 ) -> tuple[str, str]:
     """Source and target with brackets around aligned segments; the same number marks the two sides of a segment.
 
-    Brackets follow the reordered source from left to right, as an alignment does; an empty side is left out.
+    Segments come in the order of the reordered source; an empty side of a segment is left out.
 
     >>> segments = [Segment((1, 0), (0,)), Segment((2,), (1, 2))]
     >>> source, target = bracketed(segments, ["states", "which", "border"], ["state", "next_to_2", "all"])

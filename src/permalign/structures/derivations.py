@@ -85,7 +85,7 @@ class Tree:
             node = waiting.pop()
             if node.rule is None:
                 leaves.append((node.start, node.end))
-            else:  # what comes first is pushed last
+            else:  # a stack: the child that comes first in the order is pushed last
                 waiting.extend(reversed(node.children) if node.rule == "S" else node.children)
         return tuple(leaves)
 

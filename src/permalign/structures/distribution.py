@@ -1,10 +1,10 @@
-"""What every distribution over orders of tokens answers, whatever the grammar of its trees."""
+"""The base class of all distributions over orders of tokens, whatever the grammar of their trees."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from math import inf
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from permalign.structures.orders import Orders, require_orders
 from permalign.structures.splits import splits_of_order
 from permalign.structures.tagging_posterior import TaggingPosterior
 
+if TYPE_CHECKING:
+    from permalign.structures.synchronous import SynchronousPermutation
+
 Same = TypeVar(
     "Same", bound="OrderDistribution"
 )  # not typing.Self, which the tests' shape checker cannot read
@@ -30,14 +33,14 @@ class OrderDistribution(Orders, ABC):
 
     A derivation is a binary tree over the tokens of a sentence, whose nodes keep (straight) or swap (inverted) their
     two parts. Its probability is proportional to the exponential of its weight, a sum of scores; the probability of an
-    order is the sum over its derivations. Everything is exact, batched with padding, and differentiable in the scores
-    where that makes sense.
+    order is the sum over its derivations. Everything is exact, batched with padding, and differentiable with respect to
+    the scores where that makes sense.
 
     An order is written ``order[position] = token``; a matrix is ``M[position, token]``, so that ``M @ states`` reorders
     states. ``batch_shape`` is the number of sentences, ``event_shape`` the number of tokens there is room for, n.
     Padding keeps its place.
 
-    A subclass says what its scores are and answers the abstract methods; everything else is written here once.
+    A subclass defines its scores and the abstract methods; everything else follows from these.
 
     Attributes:
         normal_form: whether every order has exactly one derivation.
@@ -48,7 +51,7 @@ class OrderDistribution(Orders, ABC):
     split_scores_name: ClassVar[str]  # the constructor's argument of shape (batch, splits, 2)
     token_scores_names: ClassVar[tuple[str, ...]] = ()  # its arguments of shape (batch, n, ...)
 
-    # --- What a grammar answers -------------------------------------------------------------------------------
+    # --- What a subclass defines ------------------------------------------------------------------------------
 
     @abstractmethod
     def log_partition(self) -> Float[Tensor, " batch"]:
@@ -72,7 +75,7 @@ class OrderDistribution(Orders, ABC):
 
     @abstractmethod
     def _expected_weight(self) -> Tensor:
-        """The weight ``(batch,)`` of a derivation, on average."""
+        """The expected weight ``(batch,)`` of a derivation."""
 
     @abstractmethod
     def _relaxed_matrix(self, temperature: float, hard: bool, generator: torch.Generator | None) -> Tensor:
@@ -111,7 +114,7 @@ class OrderDistribution(Orders, ABC):
     # --- The batch --------------------------------------------------------------------------------------------
 
     def expand(self: Same, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Same:
-        """The same distribution for several sentences; only a batch of one can grow."""
+        """The same distribution for several sentences; only a batch of one sentence can be expanded."""
         if len(batch_shape) != 1 or self.batch_shape[0] not in (1, *batch_shape):
             raise ValueError(
                 f"batch_shape is {tuple(batch_shape)}, but a batch of {self.batch_shape[0]} sentences can only be "
@@ -147,14 +150,14 @@ class OrderDistribution(Orders, ABC):
         return self.rule_marginals()
 
     def log_likelihood(self, emissions: Float[Tensor, "batch token position"]) -> Float[Tensor, " batch"]:
-        """Exactly ``log E_D prod_p exp(emissions[token at p, p])``: the likelihood of a tagging.
+        """The exact log-likelihood of a tagging, ``log E_D prod_p exp(emissions[token at p, p])``.
 
         Args:
             emissions: ``(batch, n, n)`` indexed ``[token, position]``: the log-probability that the token emits the
                 output's word at that position; -inf where it cannot.
 
-        Its gradient in the emissions is the posterior of alignments; in the scores it is what they add to the weight of
-        a derivation on average given the output, minus the same without it.
+        Its gradient with respect to the emissions is the posterior of alignments; with respect to a score, how often a
+        derivation uses that score in expectation given the output, minus how often without the output.
         """
         require_floats({self.split_scores_name: self._splits, "emissions": emissions})
         expected = (self.batch_shape[0], self.length, self.length)
@@ -170,8 +173,8 @@ class OrderDistribution(Orders, ABC):
     def log_prob(self, value: Int[Tensor, "*samples batch n"]) -> Float[Tensor, "*samples batch"]:
         """The log-probability of an order, summed over its derivations; -inf if it is not separable.
 
-        The sum of `log_partition` again, restricted to splits whose two parts and whole the order keeps contiguous,
-        with the rule the order dictates.
+        It is the sum of `log_partition` restricted to the splits that a derivation of the order can have (see
+        `permalign.structures.splits.splits_of_order`), divided by the whole sum.
         """
         require_orders(value, self.lengths, self.length, self._validate_args)
         order = value.long()
@@ -187,26 +190,45 @@ class OrderDistribution(Orders, ABC):
     def entropy(self) -> Float[Tensor, " batch"]:
         """The entropy of derivations, in nats (in normal form: of orders).
 
-        ``log Z`` minus the expected weight: a difference of large numbers, so computed in double precision.
+        It is ``log Z`` minus the expected weight, a difference of large numbers, and so computed in double precision.
         """
         exact = self.double()
         expected = exact._expected_weight()
         return (exact.log_partition() - expected).to(self._splits.dtype)
 
     def tagging_posterior(self, emissions: Float[Tensor, "1 token position"]) -> TaggingPosterior | None:
-        """The posterior of derivations of a single sentence given its tagging; None where the grammar has no such sum.
+        """The posterior of derivations of a single sentence given its tagging; None for a grammar without this method.
 
         Args:
             emissions: ``(1, n, n)``, as for `log_likelihood`.
         """
         return None
 
+    def with_segments(
+        self,
+        segment_log_probs: Float[Tensor, "batch leaves starts sizes"],
+        target_lengths: Int[Tensor, " batch"],
+        phrase_scores: Float[Tensor, "batch phrases"] | None = None,
+    ) -> "SynchronousPermutation":
+        """The joint distribution of these derivations and of the segments of an output that their leaves write.
+
+        Arguments are those of `permalign.SynchronousPermutation`, and are not checked. Scores are converted to the
+        dtype and the device of the segments.
+
+        Raises:
+            ValueError: this distribution cannot be joined with segments, or its leaves cannot be phrases.
+        """
+        raise ValueError(
+            f"segments cannot be summed over the orders of a {type(self).__name__}. Use a SeparablePermutation or a "
+            "LabelledPermutation."
+        )
+
     # --- Sampling ---------------------------------------------------------------------------------------------
 
     def sample(
         self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
     ) -> Int[Tensor, "*samples batch n"]:
-        """Exact samples of orders, ``(*sample_shape, batch, n)``: one draw for every node on the way down a tree."""
+        """Exact samples of orders, ``(*sample_shape, batch, n)``, by one draw for every node of a tree, root first."""
         with torch.no_grad():
             uniforms = torch.rand(
                 (sample_count(sample_shape), self.batch_shape[0], self._draws),
@@ -254,7 +276,8 @@ class OrderDistribution(Orders, ABC):
     def greedy_derivation(self) -> list[Derivation]:
         """The locally most probable option of every node, from the root down, as the paper decodes.
 
-        Greedy: neither the most probable derivation (`best_derivation`) nor order (`most_probable_order`).
+        It need not be the most probable derivation (`best_derivation`), nor its order the most probable one
+        (`most_probable_order`).
         """
         return self._heaviest(self._chart())
 
@@ -295,17 +318,18 @@ class OrderDistribution(Orders, ABC):
 
     @property
     def search_budget(self) -> int:
-        """How many derivations a search looks at where somebody waits for the answer."""
+        """How many derivations to search in interactive use, as for explanations."""
         return 200
 
     @torch.no_grad()
     def most_probable_order(self, derivations: int = 1000) -> ProbableOrder:
         """The most probable order, with a certificate.
 
-        Derivations come best first; each new order is scored exactly, over all its derivations. No other order can
-        have more than the mass not yet seen, so once the best has at least that much it is proven. The search stops
-        there, or after ``derivations`` derivations with the gap that is left. In normal form the first derivation is
-        the answer.
+        Derivations are searched best first, and each new order is scored exactly, over all its derivations. No order
+        that has not been scored can be more probable than all of these together, which is one minus the probabilities
+        scored so far; so once the best order has at least that much, it is proven to be the most probable one. The
+        search stops there, or after ``derivations`` derivations, and returns the gap that is left. In normal form the
+        first derivation has the most probable order.
         """
         if derivations < 1:
             raise ValueError(f"derivations is {derivations}, but the search needs at least 1.")
@@ -323,22 +347,22 @@ class OrderDistribution(Orders, ABC):
 
     @property
     def mode(self) -> Int[Tensor, "batch n"]:
-        """The most probable order of every sentence, proven; see `most_probable_order` for one that need not be."""
-        found = self.most_probable_order()
-        if bool((found.gap > 0).any()):
-            row = int(found.gap.argmax())
+        """The most probable order of every sentence, proven; `most_probable_order` also returns unproven ones."""
+        probable = self.most_probable_order()
+        if bool((probable.gap > 0).any()):
+            row = int(probable.gap.argmax())
             raise RuntimeError(
                 f"the mode of sentence {row} is not proven: after 1000 derivations another order could still be more "
-                f"probable by {float(found.gap[row]):.2g}. Use most_probable_order(derivations=...), which searches "
+                f"probable by {float(probable.gap[row]):.2g}. Use most_probable_order(derivations=...), which searches "
                 "further and gives the best order found with this gap."
             )
-        return found.order
+        return probable.order
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
     @property
     def _splits(self) -> Tensor:
-        """The scores of splits, whose precision and device all answers have."""
+        """The scores of splits; all results have their dtype and device."""
         splits: Tensor = self._arguments()[self.split_scores_name]
         return splits
 
@@ -347,7 +371,7 @@ class OrderDistribution(Orders, ABC):
         return type(self)(**(self._arguments() | changed), validate_args=False)
 
     def _with_rows(self: Same, change: Callable[[Tensor], Tensor]) -> Same:
-        """The same grammar over other sentences: scores and lengths of the batch, changed row by row."""
+        """The same grammar over other sentences: scores and lengths of the batch after a change of their rows."""
         arguments = self._arguments()
         names = (self.split_scores_name, *self.token_scores_names, "lengths")
         return self._with_arguments({name: change(arguments[name]) for name in names})
@@ -361,10 +385,11 @@ class OrderDistribution(Orders, ABC):
         """Every sentence as a batch of its own, in double precision, without padding."""
         exact = self.double()
         arguments = exact._arguments()
-        kept = valid_splits(self.length, self.lengths)  # what is left is packed for the shorter sentence
+        # the splits of a sentence without its padding are in the packed order of the shorter length
+        valid = valid_splits(self.length, self.lengths)
         for row, length in enumerate(self.lengths.tolist()):
             own = {name: arguments[name][row : row + 1, :length] for name in self.token_scores_names}
-            own[self.split_scores_name] = arguments[self.split_scores_name][row : row + 1, kept[row]]
+            own[self.split_scores_name] = arguments[self.split_scores_name][row : row + 1, valid[row]]
             yield exact._with_arguments({**own, "lengths": None})
 
     def _ranked(self) -> Iterator[Derivation]:
@@ -387,7 +412,7 @@ class OrderDistribution(Orders, ABC):
         """For every sentence the derivations of all samples, from what `_walk` gives."""
         exact = self.double()
         log_partitions = exact.log_partition()
-        answers = []
+        by_sentence = []
         for row, length in enumerate(self.lengths.tolist()):
             derivations = []
             for sample, chosen in enumerate(nodes[:, row, : length - 1].tolist()):
@@ -395,5 +420,5 @@ class OrderDistribution(Orders, ABC):
                 tree = Tree.from_nodes(chosen, length, labels)
                 log_prob = float(exact._tree_weight(row, tree) - log_partitions[row])
                 derivations.append(Derivation(tree, tree.order, min(0.0, log_prob)))
-            answers.append(derivations)
-        return answers
+            by_sentence.append(derivations)
+        return by_sentence

@@ -35,7 +35,7 @@ class SeparableForest(Forest):
         return 0.0 if end - start == 1 else None
 
     def choices(self, item: Item) -> list[tuple[float, Choice]]:
-        """All splits of the span by the rules it may use."""
+        """All splits of the span, with the rules that it may use."""
         start, end, forbidden = item
         first = self._split(start, start + 1, end)
         return [
@@ -51,7 +51,7 @@ class SeparableForest(Forest):
         return (start, middle, rule if self._normal_form else -1), (middle, end, -1)
 
     def weight(self, item: Item, choice: Choice, children: Sequence[float]) -> float:
-        """The score of the split, and its parts."""
+        """The score of the split, plus the weights of its parts."""
         (start, end, _), (middle, rule), (left, right) = item, choice, children
         return self._scores[self._split(start, middle, end)][rule] + left + right
 
@@ -120,7 +120,7 @@ class LabelledForest(Forest):
         return (start, middle, left), (middle, end, right)
 
     def weight(self, item: Item, choice: Choice, children: Sequence[float]) -> float:
-        """The scores of rule and split, and the parts."""
+        """The scores of rule and split, plus the weights of the parts."""
         start, end, label = item
         if label < 0:
             return float(self._root[choice[0]]) + sum(children)

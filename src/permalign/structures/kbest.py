@@ -1,4 +1,4 @@
-"""The k best trees of a sentence, computed only as far as they are asked for, and the most probable order by them."""
+"""The k best trees of a sentence, computed lazily, and a search for the most probable order among them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +13,10 @@ from torch import Tensor
 from permalign.structures.derivations import Derivation, Tree
 
 Order = tuple[int, ...]
-Item = tuple[int, ...]  # what a tree is built of: a span, with what its grammar needs to know of it
-Choice = tuple[int, ...]  # how an item is built: where it is split, by which rule, into which smaller items
+Item = tuple[int, ...]  # a span, with what its grammar needs to know about it (a label, say)
+Choice = tuple[
+    int, ...
+]  # one way to build an item: where it is split, by which rule, into which smaller items
 
 
 class Forest(ABC):
@@ -32,7 +34,7 @@ class Forest(ABC):
 
     @abstractmethod
     def choices(self, item: Item) -> list[tuple[float, Choice]]:
-        """Every way to build an item, with the weight of the best tree that is built that way."""
+        """Every choice for an item, with the weight of the best tree that begins with it."""
 
     @abstractmethod
     def children(self, item: Item, choice: Choice) -> tuple[Item, ...]:
@@ -48,11 +50,13 @@ class Forest(ABC):
 
 
 class _Candidate(NamedTuple):
-    """A tree of an item. A heap pops its smallest entry, so this begins with minus the weight; ties go by choice."""
+    """A tree of an item. A heap pops its smallest entry, so it begins with minus the weight; the choice breaks ties."""
 
     cost: float
     choice: Choice
-    ranks: tuple[int, int]  # which of the left and of the right child's trees it has; 0 is the best
+    ranks: tuple[
+        int, int
+    ]  # the ranks of its left and of its right subtree among those of the children; 0 is the best
 
 
 @dataclass
@@ -61,7 +65,7 @@ class _Ranking:
 
     Attributes:
         found: the best ones, in order.
-        heap: candidates for the next place.
+        heap: candidates for the next best.
         seen: the choices and ranks that have been pushed as successors.
     """
 
@@ -73,7 +77,7 @@ class _Ranking:
 class BestFirst:
     """Lazy k-best search (Huang and Chiang, 2005, algorithm 3): an item's k-th best tree comes from its children's.
 
-    After the Viterbi chart, O(n) heaps are opened for the first tree and few for every further one.
+    Given the Viterbi chart, the first tree opens O(n) heaps, and each further tree opens few.
     """
 
     def __init__(self, forest: Forest) -> None:
@@ -109,7 +113,7 @@ class BestFirst:
         return ranking
 
     def _push_successors(self, item: Item, ranking: _Ranking) -> None:
-        """The trees next to the last one found: with the next best tree of its left, or of its right child."""
+        """Push the successors of the last tree found: the same choice with the next best left, or right, subtree."""
         _, choice, (left, right) = ranking.found[-1]
         children = self._forest.children(item, choice)
         for ranks in ((left + 1, right), (left, right + 1))[: len(children)]:
@@ -131,9 +135,8 @@ class BestFirst:
             if self._forest.leaf_weight(item) is not None:
                 steps.append((item, None))
                 continue
-            self._weight(
-                item, item_rank
-            )  # the best tree below a choice is known by weight before it is looked for
+            # the weight of the best tree of a choice is known from the chart, before its subtrees have been ranked
+            self._weight(item, item_rank)
             candidate = self._rankings[item].found[item_rank]
             steps.append((item, candidate.choice))
             children = self._forest.children(item, candidate.choice)
@@ -163,9 +166,9 @@ def search_order(
 ) -> tuple[Order, float, float]:
     """The most probable order of a sentence, its log-probability, and the gap: how much more another order could have.
 
-    Takes derivations in portions that double, scores the new orders among them, and stops when the best order has at
-    least the mass that is not accounted for yet. In normal form an order has one derivation, so the first is the
-    answer.
+    It takes derivations in portions of growing size, scores the new orders among them, and stops when the best order is
+    at least as probable as all orders that have not been scored together. In normal form an order has one derivation,
+    so the first derivation has the most probable order.
 
     Args:
         ranked: the sentence's derivations, best first.

@@ -1,6 +1,6 @@
 """Distributions over separable permutations whose trees carry latent labels."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -24,27 +24,32 @@ from permalign.structures.derivations import RULES, Derivation, Tree
 from permalign.structures.distribution import OrderDistribution
 from permalign.structures.forests import LabelledForest
 
+if TYPE_CHECKING:
+    from permalign.structures.labelled_synchronous import LabelledSynchronousPermutation
+
 
 class LabelledPermutation(OrderDistribution):
     r"""A distribution over labelled derivations of separable permutations, and through them over permutations.
 
     A labelled derivation is a binary tree over the words of a sentence. Every node is straight or inverted, and every
-    node and leaf has one of K labels, which nobody observes: latent categories, by which a grammar remembers what it
-    has built. Its probability is proportional to the exponential of
+    node and leaf has one of K labels. Labels are latent (nobody observes them): categories by which a grammar remembers
+    what it has built. The probability of a derivation is proportional to the exponential of
 
         root(label of the root) + sum over nodes of rule(orientation, label, left label, right label)
         + sum over words of token(word, label) + sum over nodes of split(i, j, k, orientation)
 
-    Rules are global: they do not know where they are used. Only tokens (and splits, if given) see the sentence. With
-    one label, and zero rules and tokens, it is a `SeparablePermutation`. The sum over all derivations,
+    Rules are global: their scores are the same wherever they are used. Only the scores of tokens (and of splits, if
+    given) depend on the sentence. With one label, and zero scores of rules and tokens, it is a `SeparablePermutation`.
+    The sum over all derivations,
 
         beta(i,i+1,a) = token(i,a)
         beta(i,k,a) = logsumexp_{j,o,b,c} rule(o,a,b,c) + split(i,j,k,o) + beta(i,j,b) + beta(j,k,c)
         log Z = logsumexp_a root(a) + beta(0,n,a)
 
-    takes O(n^3 K^2 + n^2 K^3): split points are summed for every pair of labels, then contracted with the rules. So do
-    the probability of an order and the best derivation. Matrices and relaxed samples take O(n^4 K^2 + n^3 K^3), as does
-    `log_likelihood`, the sum over derivations of a tagging, with p the position at which the output of a span begins:
+    takes O(n^3 K^2 + n^2 K^3): split points are summed for every pair of labels, then contracted with the rules. The
+    probability of an order and the best derivation take as long. Matrices and relaxed samples take O(n^4 K^2 + n^3
+    K^3), as does `log_likelihood`, the sum over derivations of a tagging, with p the position at which the output of a
+    span begins:
 
         C(i,i+1,p,a) = emission(i,p) + token(i,a)
         C(i,k,p,a) = logsumexp_{j,b,c} { rule(0,a,b,c) + split(i,j,k,0) + C(i,j,p,b) + C(j,k,p+j-i,c),
@@ -158,22 +163,48 @@ class LabelledPermutation(OrderDistribution):
     # --- Single derivations -----------------------------------------------------------------------------------
 
     def derivation_of_order(self, order: Int[Tensor, "batch n"]) -> list[Derivation | None]:
-        """The most probable derivation of one order for each sentence, looked for among the `search_budget` best.
+        """The most probable derivation of one order for each sentence, searched among the `search_budget` best.
 
-        None where none of them has the order.
+        It is None for a sentence where none of these has the order.
         """
-        wanted = [row[:length] for row, length in zip(order.tolist(), self.lengths.tolist(), strict=True)]
+        orders = [row[:length] for row, length in zip(order.tolist(), self.lengths.tolist(), strict=True)]
         return [
             next((derivation for derivation in ranked if list(derivation.order) == tokens), None)
-            for ranked, tokens in zip(self.top_derivations(self.search_budget), wanted, strict=True)
+            for ranked, tokens in zip(self.top_derivations(self.search_budget), orders, strict=True)
         ]
 
     @property
     def search_budget(self) -> int:
-        """How many derivations a search looks at where somebody waits for the answer: fewer in a long sentence."""
+        """How many derivations to search in interactive use: fewer in long sentences."""
         return min(super().search_budget, max(20, 1000 // self.length))
 
-    # --- What OrderDistribution asks --------------------------------------------------------------------------
+    def with_segments(
+        self,
+        segment_log_probs: Float[Tensor, "batch leaves starts sizes"],
+        target_lengths: Int[Tensor, " batch"],
+        phrase_scores: Float[Tensor, "batch phrases"] | None = None,
+    ) -> "LabelledSynchronousPermutation":
+        """See `OrderDistribution.with_segments`; leaves are single tokens."""
+        from permalign.structures.labelled_synchronous import (
+            LabelledSynchronousPermutation,
+        )  # built on this module
+
+        if phrase_scores is not None:
+            raise ValueError(
+                "phrases have no labels. Use a SeparablePermutation, or a head with max_phrase_length=1."
+            )
+        return LabelledSynchronousPermutation(
+            self.rule_scores.to(segment_log_probs),
+            self.token_scores.to(segment_log_probs),
+            segment_log_probs,
+            self.split_scores.to(segment_log_probs),
+            self.lengths,
+            target_lengths,
+            self.root_scores.to(segment_log_probs),
+            validate_args=False,
+        )
+
+    # --- What OrderDistribution needs -------------------------------------------------------------------------
 
     def _arguments(self) -> dict[str, Any]:
         return {

@@ -16,9 +16,9 @@ from permalign.structures.synchronous import SynchronousPermutation
 class LabelledSynchronousPermutation(SynchronousPermutation):
     r"""`SynchronousPermutation` whose trees are those of `permalign.LabelledPermutation`.
 
-    Leaves weigh ``token(i,a) + segment[i,p,q-p]``, nodes ``rule(o,a,b,c) + split(i,j,k,o)``, the root ``root(a)``;
-    labels are summed over. O(n^3 m^3 K^2 + n^2 m^2 K^3). With one label, and zero rules and tokens, it is a
-    `SynchronousPermutation`.
+    A leaf weighs ``token(i,a) + segment[i,p,q-p]``, a node ``rule(o,a,b,c) + split(i,j,k,o)``, and the root ``root(a)``
+    in addition; all labels are summed over. O(n^3 m^3 K^2 + n^2 m^2 K^3). With one label, and zero scores of rules and
+    tokens, it is a `SynchronousPermutation`.
 
     Args:
         rule_scores: ``(2, K, K, K)`` indexed [orientation, label, left label, right label].
@@ -67,7 +67,7 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
 
     @property
     def prior(self) -> "LabelledSynchronousPermutation":
-        """Labelled trees before any output is seen: every token surely writes nothing, and that is the output."""
+        """Labelled trees before any output is seen: the output is empty, and tokens write nothing for certain."""
         grammar = self.grammar
         return LabelledSynchronousPermutation(
             grammar.rule_scores,
@@ -84,8 +84,8 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
         """Rules, root, tokens and splits, in the precision of the splits."""
         grammar = self.grammar
         rules, root, tokens = (
-            part.to(splits, copy=part.is_inference() and not splits.is_inference())
-            for part in (grammar.rule_scores, grammar.root_scores, grammar.token_scores)
+            scores.to(splits, copy=scores.is_inference() and not splits.is_inference())
+            for scores in (grammar.rule_scores, grammar.root_scores, grammar.token_scores)
         )
         return rules, root, tokens, splits
 
@@ -113,16 +113,16 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
         )
         nodes = torch.full((samples, batch, self.length - 1, 5), -1, device=device)
         rules, root, tokens, splits = self._parts(self.split_scores)
-        segments, keep = self._finite(self.segment_log_probs), valid_splits(self.length, self.source_lengths)
+        segments, valid = self._finite(self.segment_log_probs), valid_splits(self.length, self.source_lengths)
         pairs = zip(self.source_lengths.tolist(), self.target_lengths.tolist(), strict=True)
-        for row, (length, words) in enumerate(pairs):
-            only = slice(row, row + 1)
+        for row, (length, target_length) in enumerate(pairs):
+            only = slice(row, row + 1)  # a batch of one
             walks = kernels.labelled_synchronous_walk(
                 rules,
                 root,
                 tokens[only, :length],
-                splits[only, keep[row]].view(1, split_count(length), 2),
-                segments[only, :length, : words + 1],
+                splits[only, valid[row]].view(1, split_count(length), 2),
+                segments[only, :length, : target_length + 1],
                 self.source_lengths[only],
                 self.target_lengths[only],
                 None if uniforms is None else uniforms[:, only, :length],
@@ -134,15 +134,15 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
                 (sizes, walks.sizes),
                 (widths, walks.widths),
             )
-            for all_rows, own in copies:
-                all_rows[:, row, :length] = own[:, 0]
+            for of_batch, of_sentence in copies:
+                of_batch[:, row, :length] = of_sentence[:, 0]
         return Walks(nodes, leaves, orders, sizes, widths)
 
     def _tree(self, nodes: Tensor, labels: Tensor, first: Tensor, widths: Tensor) -> Tree:
         return Tree.from_nodes(nodes.clamp(min=0).tolist(), len(labels), labels.clamp(min=0).tolist())
 
     def _grammar_weight(self, row: int, tree: Tree) -> float:
-        rules, root, tokens, _ = (part.detach() for part in self._parts(self.split_scores))
+        rules, root, tokens, _ = (scores.detach() for scores in self._parts(self.split_scores))
         weight = float(root[tree.label or 0])
         for node in tree.nodes():
             if node.rule is None:

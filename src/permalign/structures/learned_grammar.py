@@ -1,4 +1,4 @@
-"""A learned grammar in readable form: its rules by use, and examples of what its labels cover."""
+"""A learned grammar in readable form: its rules, most used first, and examples of what its labels cover."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -72,7 +72,7 @@ class LearnedGrammar:
         lines += [
             f"{rule.uses:9.1f} {rule.share:6.0%} {rule.score:7.2f}  {rule}" for rule in self.rules[:rules]
         ]
-        lines.append("labels by use, with what stands below them most often")
+        lines.append("labels by use, with the texts that they cover most often")
         for label in self.labels:
             texts = "  ".join(f"{text!r} ({count})" for text, count in label.yields[:examples])
             lines.append(f"{label.uses:9.1f}  [{label.label}]  {texts or 'nothing'}")
@@ -82,7 +82,7 @@ class LearnedGrammar:
 def read_grammar(
     batches: Iterable[tuple[LabelledPermutation, Sequence[Sequence[str]]]],
 ) -> LearnedGrammar:
-    """Read the grammar that distributions share off its use on their sentences.
+    """Make a learned grammar readable: count how often its rules and labels are used on given sentences.
 
     Args:
         batches: distributions that all share one grammar, each with the words of its sentences.
@@ -95,7 +95,7 @@ def read_grammar(
     rules by use (→ straight, ⇄ inverted; parts in the order of the source)
          uses  share   score  rule
           1.0   100%    0.00  1 ⇄ 0 0
-    labels by use, with what stands below them most often
+    labels by use, with the texts that they cover most often
           2.0  [0]  'she' (1)  'sang' (1)
           1.0  [1]  'she sang' (1)
     """
@@ -111,8 +111,8 @@ def read_grammar(
             )
             for derivation, words in zip(distribution.best_derivation(), sentences, strict=True):
                 for node in derivation.tree.nodes():
-                    below = yields.setdefault(node.label or 0, Counter())
-                    below[" ".join(words[node.start : node.end])] += 1
+                    texts = yields.setdefault(node.label or 0, Counter())
+                    texts[" ".join(words[node.start : node.end])] += 1
     if rules is None or counts is None or spans is None:
         raise ValueError(
             "batches is empty, but rules are ranked by their use. Pass at least one batch of sentences."
@@ -139,6 +139,6 @@ def _require_words(distribution: LabelledPermutation, sentences: Sequence[Sequen
     given = [len(words) for words in sentences]
     if given != lengths:
         raise ValueError(
-            f"sentences have {given} words, but the distribution is of sentences of {lengths}. "
+            f"sentences have {given} words, but the distribution has lengths {lengths}. "
             "Pass the words of the same sentences, without padding."
         )

@@ -10,10 +10,10 @@ from permalign.shapes import Float
 def minus_infinity_below(
     value: Float[Tensor, " batch"], total: Float[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
-    """The value, but -inf (with no gradient) where a chart's total shows that nothing was possible."""
+    """Replace the value by -inf, without a gradient, where a chart's total shows that nothing was possible."""
     return torch.where(total < LOG_ZERO / 2, -torch.inf, value)
 
 
 def zero_if_impossible(total: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-    """A total to divide weights by: 0 instead of -inf where nothing was possible and all weights vanish anyway."""
+    """Replace a total of -inf by 0, so that one can divide by it: if nothing is possible, weights are zero anyway."""
     return total.masked_fill(total == -torch.inf, 0.0)

@@ -106,9 +106,8 @@ class MonotoneAlignment:
     def posteriors(self) -> Float[Tensor, "batch cells steps"]:
         """The probability that word j is emitted at cell i, given the output; 0 at padding.
 
-        These are the gradients of the likelihood in the words' log-probabilities.
-
-        Differences of sums that may be large, so computed in double precision.
+        These are the gradients of the likelihood with respect to the words' log-probabilities. They are differences of
+        sums that may be large, so they are computed in double precision.
         """
         if self.emit_logits.dtype != torch.float64:
             exact = MonotoneAlignment(
@@ -183,7 +182,7 @@ class MonotoneAlignment:
         return in_source[:, :, None] & in_target[:, None]
 
     def _steps(self) -> tuple[Tensor, Tensor]:
-        """The log-weights of emitting word j at cell i, and of moving on from there; LOG_ZERO where impossible."""
+        """The log-weights of emitting word j at cell i, and of moving to the next cell; LOG_ZERO where impossible."""
         present, zero = self._present(), self.emit_logits.new_zeros(())
         logits = torch.where(present, self.emit_logits, zero)
         words = torch.where(present, self.word_log_probs, zero).clamp(min=LOG_ZERO)
@@ -201,28 +200,32 @@ class MonotoneAlignment:
         current[:, 0] = 0.0
         reached = [current]
         for diagonal in range(1, cells + steps - 1):
-            stay = current + emit_diagonals[:, diagonal - 1]
-            come = pad((current + move_diagonals[:, diagonal - 1])[:, :-1], (1, 0), value=LOG_ZERO)
-            current = torch.maximum(stay, come) if maximise else torch.logaddexp(stay, come)
+            # (i, j) is reached by a word from (i, j-1), which has the same index in its diagonal, or by a move from
+            # (i-1, j), which is one index before
+            by_word = current + emit_diagonals[:, diagonal - 1]
+            by_move = pad((current + move_diagonals[:, diagonal - 1])[:, :-1], (1, 0), value=LOG_ZERO)
+            current = torch.maximum(by_word, by_move) if maximise else torch.logaddexp(by_word, by_move)
             reached.append(current)
         return _lattice_of(torch.stack(reached, dim=1), steps)
 
     def _after(self, emit: Tensor, move: Tensor) -> Tensor:
-        """The log-weight of all ways together to finish once word j is written at cell i, ``(batch, cells, steps)``."""
+        """The log of the summed weight of all ways to finish after word j at cell i, ``(batch, cells, steps)``."""
         batch, cells, steps = emit.shape
         emit_diagonals, move_diagonals = _diagonals(emit), _diagonals(move)
         row = torch.arange(batch, device=emit.device)
         done = torch.zeros((batch, cells, steps), dtype=torch.bool, device=emit.device)
         done[row, self.source_lengths - 1, self.target_lengths - 1] = True
-        ends = _diagonals(torch.where(done, emit, LOG_ZERO))
-        current = ends[:, -1]
-        remaining = [current]  # from the last diagonal to the first: what is left to do at each (cell, step)
+        # weights of finishing from (i, j), before word j is written: emit the last word, or emit or move and go on
+        last_words = _diagonals(torch.where(done, emit, LOG_ZERO))
+        current = last_words[:, -1]
+        remaining = [current]  # from the last diagonal to the first
         for diagonal in range(cells + steps - 3, -1, -1):
-            stay = current + emit_diagonals[:, diagonal]
-            go = pad(current[:, 1:], (0, 1), value=LOG_ZERO) + move_diagonals[:, diagonal]
-            current = torch.logaddexp(torch.logaddexp(stay, go), ends[:, diagonal])
+            by_word = current + emit_diagonals[:, diagonal]
+            by_move = pad(current[:, 1:], (0, 1), value=LOG_ZERO) + move_diagonals[:, diagonal]
+            current = torch.logaddexp(torch.logaddexp(by_word, by_move), last_words[:, diagonal])
             remaining.append(current)
         to_finish = _lattice_of(torch.stack(remaining[::-1], dim=1), steps)
+        # after word j at cell i, the alignment is at (i, j + 1)
         return torch.where(done, 0.0, pad(to_finish[:, :, 1:], (0, 1), value=LOG_ZERO))
 
     def _at_end(self, reached: Tensor) -> Tensor:
@@ -232,24 +235,26 @@ class MonotoneAlignment:
         return reached[row, cell, step] + self.word_log_probs[row, cell, step].clamp(min=LOG_ZERO)
 
     def _trace_back(self, reached: Tensor, emit: Tensor, move: Tensor, uniforms: Tensor | None) -> Tensor:
-        """Follow alignments from the last word back to the first: by the heavier step, or one drawn by its share."""
+        """Follow alignments from the last word back to the first, by the heavier of two steps or by a random one."""
         count, cells, steps = reached.shape
         copies = count // self.source_lengths.shape[0]
         row = torch.arange(count, device=reached.device)
         cell, step = (self.source_lengths - 1).repeat(copies), (self.target_lengths - 1).repeat(copies)
-        answer = torch.full((count, steps), -1, device=reached.device)
-        answer[row, step] = cell
+        aligned = torch.full((count, steps), -1, device=reached.device)
+        aligned[row, step] = cell
         for turn in range(cells + steps - 2):
-            stay = (reached + emit)[row, cell, (step - 1).clamp(min=0)]
-            come = (reached + move)[row, (cell - 1).clamp(min=0), step]
-            stay = torch.where(step > 0, stay, -torch.inf)
-            come = torch.where(cell > 0, come, -torch.inf)
-            share = torch.sigmoid(stay - come)  # the probability that this state was reached by emitting
+            by_word = (reached + emit)[row, cell, (step - 1).clamp(min=0)]
+            by_move = (reached + move)[row, (cell - 1).clamp(min=0), step]
+            by_word = torch.where(step > 0, by_word, -torch.inf)
+            by_move = torch.where(cell > 0, by_move, -torch.inf)
+            share = torch.sigmoid(
+                by_word - by_move
+            )  # the probability that this state was reached by emitting
             emitted = (share >= 0.5 if uniforms is None else uniforms[:, turn] < share) & (step > 0)
             moved = ~emitted & (cell > 0)
             step, cell = step - emitted.long(), cell - moved.long()
-            answer[row[emitted], step[emitted]] = cell[emitted]
-        return answer
+            aligned[row[emitted], step[emitted]] = cell[emitted]
+        return aligned
 
 
 def _lattice_of(diagonals: Tensor, steps: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Orders of tokens as events of ``torch.distributions``: their support, their checks, and what orders do not have."""
+"""Orders of tokens as events of ``torch.distributions``: their support, checks of orders, and what is not defined."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -51,11 +51,11 @@ class Orders(Distribution):
         return SeparableOrders()
 
     def enumerate_support(self, expand: bool = True) -> Int[Tensor, "orders batch n"]:
-        """All separable orders, ``(number, batch, n)``: 1, 2, 6, 22, 90, ... of them, for one length up to 10."""
+        """All separable orders, ``(number, batch, n)``: 1, 2, 6, 22, 90, ... of them. Lengths are equal, at most 10."""
         length = int(self.lengths[0])
         if bool((self.lengths != length).any()):
             raise ValueError(
-                f"lengths are {self.lengths.tolist()}, but only sentences of one length have one support. "
+                f"lengths are {self.lengths.tolist()}, but only sentences of equal length have the same support. "
                 "Enumerate each length separately."
             )
         if length > 10:

@@ -1,8 +1,8 @@
 """Permutations, and the separable ones among them: checks, conversions, lists and counts.
 
-A permutation is an *order*: ``order[position] = token``, the token that stands there after reordering.
-An order is separable when a binary tree yields it whose every node puts its right part straight after the
-left one, or inverted before it; equivalently, when it contains neither of the patterns 2413 and 3142.
+A permutation is an *order*: ``order[position] = token``, the token that stands there after reordering. An order is
+separable if a binary tree over the tokens yields it, each of whose nodes is straight (its right part follows its left
+part) or inverted (its right part comes first); equivalently, if it contains neither of the patterns 2413 and 3142.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,9 +54,9 @@ def permutation_matrix(order: Sequence[int], dtype: torch.dtype | None = None) -
 def is_separable(order: Sequence[int]) -> bool:
     """Whether some tree of straight and inverted nodes yields the order. O(n).
 
-    Shift the tokens one by one onto a stack of intervals and merge the two on top whenever they touch; the
-    order is separable if and only if one interval is left. (Merging early does no harm: if two neighbouring
-    blocks touch, every tree of the whole can be rebuilt into one in which they are siblings.)
+    Shift the tokens one by one onto a stack of intervals, and merge the two on top whenever they touch; the order is
+    separable if and only if one interval is left. (Merging early does no harm: if two neighbouring intervals touch,
+    every tree of the order can be rearranged so that they are siblings.)
 
     >>> is_separable((1, 3, 2, 0)), is_separable((1, 3, 0, 2)), is_separable((2, 0, 3, 1))
     (True, False, False)
@@ -83,18 +83,18 @@ def separable_permutations(length: int) -> Iterator[tuple[int, ...]]:
 
 @cache
 def _orders_by_rule(length: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
-    """The orders whose topmost node is straight, and those whose is inverted.
+    """The orders whose topmost node is straight, and those whose topmost node is inverted.
 
-    The left part never has the rule of the whole (else the cut could be made earlier), which makes every order
-    come exactly once.
+    The left part never has the rule of the whole (otherwise the cut could be made earlier), so that every order is
+    listed exactly once.
     """
     straight, inverted = [], []
     for cut in range(1, length):
         left_straight, left_inverted = _orders_by_rule(cut) if cut > 1 else ([(0,)], [(0,)])
         right = [*chain(*_orders_by_rule(length - cut))] if length - cut > 1 else [(0,)]
-        moved = [tuple(token + cut for token in order) for order in right]
-        straight += [first + second for first in left_inverted for second in moved]
-        inverted += [second + first for first in left_straight for second in moved]
+        shifted = [tuple(token + cut for token in order) for order in right]
+        straight += [first + second for first in left_inverted for second in shifted]
+        inverted += [second + first for first in left_straight for second in shifted]
     return straight, inverted
 
 

@@ -83,28 +83,27 @@ class SegmentalAlignment:
     def posteriors(self) -> Float[Tensor, "batch cells starts sizes"]:
         """The probability that the cell emits exactly that segment, given the output; 0 where impossible.
 
-        These are the gradients of the likelihood in the segments' log-probabilities.
-
-        Differences of sums that may be large, so computed in double precision.
+        These are the gradients of the likelihood with respect to the segments' log-probabilities. They are differences
+        of sums that may be large, so they are computed in double precision.
         """
         if self.segment_log_probs.dtype != torch.float64:
             exact = SegmentalAlignment(
                 self.segment_log_probs.double(), self.source_lengths, self.target_lengths, validate_args=False
             )
             return exact.posteriors().to(self.segment_log_probs.dtype)
-        _, ways = self._chart(self.segment_log_probs)  # (batch, cells, end, length)
+        _, terms = self._chart(self.segment_log_probs)  # (batch, cells, end, length)
         total = zero_if_impossible(self.log_likelihood())
-        through = (ways + self._after()[..., None] - total[:, None, None, None]).exp()
+        through = (terms + self._after()[..., None] - total[:, None, None, None]).exp()
         end, size = self._ends()
-        by_start = through[:, :, end.clamp(max=ways.shape[2] - 1), size]
+        by_start = through[:, :, end.clamp(max=terms.shape[2] - 1), size]
         return torch.where(self._possible(), by_start, 0.0)
 
     def best_alignment(self) -> BestAlignment:
         """The most probable way to cut the output: the cell of every word, and the joint log-probability."""
         with torch.no_grad():
-            forward, ways = self._chart(self.segment_log_probs, maximise=True)
-            cells, _ = self._trace_back(ways, None)
-            total = self._at_end(forward)
+            alpha, terms = self._chart(self.segment_log_probs, maximise=True)
+            cells, _ = self._trace_back(terms, None)
+            total = self._at_end(alpha)
         return BestAlignment(cells, minus_infinity_below(total, total))
 
     def sample(
@@ -113,13 +112,13 @@ class SegmentalAlignment:
         """Ways to cut the output drawn from their posterior: the cell of every word, -1 at padding."""
         copies = sample_count(sample_shape)
         with torch.no_grad():
-            _, ways = self._chart(self.segment_log_probs)
+            _, terms = self._chart(self.segment_log_probs)
             batch, cells = self.segment_log_probs.shape[:2]
-            ways = ways.repeat(copies, 1, 1, 1)
+            terms = terms.repeat(copies, 1, 1, 1)
             uniforms = torch.rand(
-                (copies * batch, cells), generator=generator, dtype=ways.dtype, device=ways.device
+                (copies * batch, cells), generator=generator, dtype=terms.dtype, device=terms.device
             )
-            drawn, _ = self._trace_back(ways, uniforms)
+            drawn, _ = self._trace_back(terms, uniforms)
         return drawn.view(*sample_shape, batch, self.segment_log_probs.shape[2] - 1)
 
     def segments(self, order: Int[Tensor, "batch n"] | None = None) -> list[list[Segment]]:
@@ -166,7 +165,7 @@ class SegmentalAlignment:
             )
 
     def _chart(self, segment_log_probs: Tensor, maximise: bool = False) -> tuple[Tensor, Tensor]:
-        """alpha after the last cell ``(batch, J + 1)``, and the summands ``(batch, cells, end, length)``."""
+        """alpha after the last cell ``(batch, J + 1)``, and the terms of its sums ``(batch, cells, end, length)``."""
         batch, cells, starts, sizes = segment_log_probs.shape
         device = segment_log_probs.device
         scores = self._scores(segment_log_probs)
@@ -174,20 +173,20 @@ class SegmentalAlignment:
         start = end - size  # (J + 1, L + 1)
         alpha = scores.new_full((batch, starts), LOG_ZERO)
         alpha[:, 0] = 0.0
-        ways = []
+        by_cell = []
         for cell in range(cells):
             terms = (alpha[..., None] + scores[:, cell])[:, start.clamp(min=0), size]
             terms = torch.where(start >= 0, terms, LOG_ZERO)  # (batch, end, length)
             after = terms.amax(-1) if maximise else terms.logsumexp(-1)
             alpha = torch.where((cell < self.source_lengths)[:, None], after, alpha)
-            ways.append(terms)
-        return alpha, torch.stack(ways, dim=1)
+            by_cell.append(terms)
+        return alpha, torch.stack(by_cell, dim=1)
 
     def _scores(self, segment_log_probs: Tensor) -> Tensor:
         return torch.where(self._possible(), segment_log_probs, LOG_ZERO).clamp(min=LOG_ZERO)
 
     def _after(self) -> Tensor:
-        """The log-weight of all ways together in which the cells after each cell finish the output from each end."""
+        """The log of the summed weight of all ways in which later cells finish the output, ``(batch, cells, end)``."""
         scores = self._scores(self.segment_log_probs)
         batch, cells, starts, _ = scores.shape
         end, _ = self._ends()
@@ -204,16 +203,16 @@ class SegmentalAlignment:
     def _at_end(self, alpha: Tensor) -> Tensor:
         return alpha.gather(1, self.target_lengths[:, None]).squeeze(1)
 
-    def _trace_back(self, ways: Tensor, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Alignments, from the last cell to the first: cells of words ``(batch, J)``, sizes ``(batch, cells)``."""
-        count, cells, starts, sizes = ways.shape
+    def _trace_back(self, terms: Tensor, uniforms: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Follow alignments back from the last cell: cells of words ``(batch, J)``, sizes ``(batch, cells)``."""
+        count, cells, starts, sizes = terms.shape
         copies = count // self.source_lengths.shape[0]
         source_lengths, end = self.source_lengths.repeat(copies), self.target_lengths.repeat(copies)
-        row, word = torch.arange(count, device=ways.device), torch.arange(starts - 1, device=ways.device)
-        answer = torch.full((count, starts - 1), -1, device=ways.device)
-        chosen_sizes = torch.zeros((count, cells), dtype=torch.int64, device=ways.device)
+        row, word = torch.arange(count, device=terms.device), torch.arange(starts - 1, device=terms.device)
+        aligned = torch.full((count, starts - 1), -1, device=terms.device)
+        chosen_sizes = torch.zeros((count, cells), dtype=torch.int64, device=terms.device)
         for cell in range(cells - 1, -1, -1):
-            options = ways[row, cell, end]
+            options = terms[row, cell, end]
             if uniforms is None:
                 size = options.argmax(-1)
             else:
@@ -223,8 +222,8 @@ class SegmentalAlignment:
                 )
             size = torch.where(cell < source_lengths, size, 0)
             start = end - size
-            mine = (word >= start[:, None]) & (word < end[:, None])
-            answer = torch.where(mine, cell, answer)
+            in_segment = (word >= start[:, None]) & (word < end[:, None])
+            aligned = torch.where(in_segment, cell, aligned)
             chosen_sizes[:, cell] = size
             end = start
-        return answer, chosen_sizes
+        return aligned, chosen_sizes

@@ -1,6 +1,6 @@
 """Distributions over separable permutations: the reorderings a bracketing transduction grammar can make."""
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from permalign.structures.distribution import OrderDistribution
 from permalign.structures.forests import SeparableForest
 from permalign.structures.splits import require_split_scores
 from permalign.structures.tagging_posterior import TaggingPosterior, tagging_posterior
+
+if TYPE_CHECKING:
+    from permalign.structures.synchronous import SynchronousPermutation
 
 
 class SeparablePermutation(OrderDistribution):
@@ -108,13 +111,13 @@ class SeparablePermutation(OrderDistribution):
         tensor([8.])
         """
         require_floats({"scores": scores})
-        posts = scores.shape[1] if scores.dim() == 5 else 0
-        if posts < 2 or tuple(scores.shape[1:]) != (posts, posts, posts, 2):
+        fenceposts = scores.shape[1] if scores.dim() == 5 else 0
+        if fenceposts < 2 or tuple(scores.shape[1:]) != (fenceposts, fenceposts, fenceposts, 2):
             raise ValueError(
                 f"dense scores have shape {shape_of(scores)}, but must be (batch, n+1, n+1, n+1, 2) for n words, "
                 "indexed [i, j, k, rule] by fenceposts 0..n."
             )
-        i, j, k = split_fenceposts(posts - 1).to(scores.device).unbind(-1)
+        i, j, k = split_fenceposts(fenceposts - 1).to(scores.device).unbind(-1)
         return cls(scores[:, i, j, k], lengths, normal_form)
 
     def __repr__(self) -> str:
@@ -130,8 +133,8 @@ class SeparablePermutation(OrderDistribution):
     def rule_probabilities(self) -> Float[Tensor, "batch splits 2"]:
         """G: how probable each split and rule is for its span, given that the span is a constituent. O(n^3).
 
-        Sums to one over the options of every span, and is zero at padding. In normal form the span is one that no
-        rule is forbidden to (a right child, or the root).
+        It sums to one over the options of every span, and is zero at padding. In normal form it is that of spans which
+        may use both rules (right children, and the root).
         """
         return kernels.span_softmax(self._chart(), self.lengths)
 
@@ -176,12 +179,31 @@ class SeparablePermutation(OrderDistribution):
         if self.batch_shape[0] != 1 or int(self.lengths[0]) != self.length:
             raise ValueError(
                 f"the distribution has {self.batch_shape[0]} sentences with room for {self.length} words, but a "
-                "posterior is of a single sentence without padding. Build a distribution of that sentence alone."
+                "posterior belongs to a single sentence without padding. Build a distribution of that sentence alone."
             )
         log_partition = float(self.double().log_partition().detach())
         return tagging_posterior(self.scores, self.lengths, self.normal_form, emissions, log_partition)
 
-    # --- What OrderDistribution asks --------------------------------------------------------------------------
+    def with_segments(
+        self,
+        segment_log_probs: Float[Tensor, "batch leaves starts sizes"],
+        target_lengths: Int[Tensor, " batch"],
+        phrase_scores: Float[Tensor, "batch phrases"] | None = None,
+    ) -> "SynchronousPermutation":
+        """See `OrderDistribution.with_segments`."""
+        from permalign.structures.synchronous import SynchronousPermutation  # which is built on this module
+
+        return SynchronousPermutation(
+            self.scores.to(segment_log_probs),
+            segment_log_probs,
+            self.lengths,
+            target_lengths,
+            self.normal_form,
+            validate_args=False,
+            phrase_scores=phrase_scores,
+        )
+
+    # --- What OrderDistribution needs -------------------------------------------------------------------------
 
     def _arguments(self) -> dict[str, Any]:
         return {"scores": self.scores, "lengths": self.lengths, "normal_form": self.normal_form}

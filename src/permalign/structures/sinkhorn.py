@@ -25,7 +25,7 @@ def sinkhorn_matrix(
         X <- X - logsumexp over tokens,   X <- X - logsumexp over positions,   again and again;   matrix = exp(X)
 
     (Sinkhorn, 1964; Adams and Zemel, 2011; Mena et al., 2018.) After an iteration the columns sum to one
-    exactly and the rows as far as it has converged. Every iteration is two softmaxes, through which gradients flow. At
+    exactly, and the rows only once it has converged. Every iteration is two softmaxes, through which gradients flow. At
     padding the matrix is the identity.
 
     Args:

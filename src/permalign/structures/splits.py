@@ -59,15 +59,15 @@ def span_options(
 def splits_of_order(order: Int[Tensor, "batch n"]) -> Bool[Tensor, "batch splits 2"]:
     """Which splits, with which rule, can be part of a derivation of the order.
 
-    A span is possible if its tokens stand next to each other in the order; a split if its whole and both its parts
-    are; straight if the left part stands before the right one, inverted if after it. O(n^3).
+    A span is possible if its tokens stand next to each other in the order; a split is possible if its span and both its
+    parts are. It is straight if the left part stands before the right part in the order, otherwise inverted. O(n^3).
 
     >>> splits_of_order(torch.tensor([[1, 0]]))  # one split, inverted
     tensor([[[False,  True]]])
     """
     length = order.shape[1]
-    position = order.argsort(1)  # of every token
-    low, high = [position], [position]  # of every span, width by width
+    position = order.argsort(1)  # (batch, token)
+    low, high = [position], [position]  # the first and the last position of every span, width by width
     for width in range(2, length + 1):
         low.append(torch.minimum(low[-1][:, :-1], position[:, width - 1 :]))
         high.append(torch.maximum(high[-1][:, :-1], position[:, width - 1 :]))

@@ -60,13 +60,14 @@ class SynchronousPermutation:
                                                            score_I(i,j,k) + C(j,k,p,r) + C(i,j,r,q) }
         log p(y|x) = C(0,n,0,m) - log Z(x)
 
-    O(n^3 m^3) time, of which cells that cannot be part of the whole are left out: a span of w tokens writes at most
-    w L words. The tagging likelihood of `SeparablePermutation` is the special case of segments of one word each.
+    O(n^3 m^3) time. Cells that cannot be part of a whole derivation are left out: a span of w tokens writes at most w L
+    words. The tagging likelihood of `SeparablePermutation` is the special case of segments of one word each.
 
-    With ``phrase_scores`` a leaf may cover several tokens, which keep their order and write one segment together. A
-    tree then weighs its rules' scores and its phrases', ``C(i,k,p,q)`` of such a span has ``phrase(i,k) +
-    segment[phrase,p,q-p]`` beside the sum over its parts, and Z sums over trees with phrases. Leaves are the spans of
-    at most s tokens, packed by width and then by first token: the n tokens, n - 1 phrases of two, and so on.
+    With ``phrase_scores`` a leaf may be a phrase of several tokens, which keep their order and write one segment
+    together. The weight of a tree is then the sum of the scores of its rules and of its phrases, ``C(i,k,p,q)`` of such
+    a span has the additional term ``phrase(i,k) + segment[phrase,p,q-p]``, and Z sums over trees with phrases. Leaves
+    are the spans
+    of at most s tokens, packed by width and then by first token: the n tokens, n - 1 phrases of two, and so on.
 
     Args:
         split_scores: ``(batch, T, 2)`` with ``T = (n^3 - n) / 6``, as in `permalign.SeparablePermutation`.
@@ -79,7 +80,7 @@ class SynchronousPermutation:
         validate_args: whether to check the values of the arguments; None means torch's default.
         phrase_scores: ``(batch, leaves - n)``, log-weights of phrases as leaves (tokens weigh 0); None for no phrases.
 
-    Example: two tokens, each surely writing its own word; the output has them swapped.
+    Example: two tokens, each of which writes its own word with certainty; the output has them swapped.
 
         >>> segments = torch.full((1, 2, 3, 2), -torch.inf)
         >>> segments[0, 0, 1, 1] = segments[0, 1, 0, 1] = 0.0
@@ -89,7 +90,7 @@ class SynchronousPermutation:
         >>> pair.best_derivation()[0].segments
         (Segment(source=(1,), target=(0,)), Segment(source=(0,), target=(1,)))
 
-    The same tokens as one phrase, three times as probable as both trees together, that surely writes both words:
+    The same tokens as one phrase, three times as probable as both trees together, which writes both words:
 
         >>> segments = torch.cat([segments, torch.full((1, 1, 3, 2), -torch.inf)], 1)  # room for the phrase
         >>> segments = torch.nn.functional.pad(segments, (0, 1), value=-torch.inf)  # and for two words
@@ -155,14 +156,14 @@ class SynchronousPermutation:
 
     @property
     def permutation(self) -> OrderDistribution:
-        """The distribution over orders of tokens before any output is seen; it does not know of phrases."""
+        """The distribution over orders of tokens before any output is seen, without phrases."""
         return SeparablePermutation(
             self.split_scores, self.source_lengths, self.normal_form, validate_args=False
         )
 
     @property
     def prior(self) -> "SynchronousPermutation":
-        """Trees with phrases before any output is seen: every leaf surely writes nothing, and that is the output."""
+        """Trees with phrases before any output is seen: the output is empty, and leaves write nothing for certain."""
         nothing = self.split_scores.new_zeros(*self.segment_log_probs.shape[:2], 1, 1)
         return SynchronousPermutation(
             self.split_scores,
@@ -179,8 +180,8 @@ class SynchronousPermutation:
     def log_likelihood(self) -> Float[Tensor, " batch"]:
         """The log-probability of the output, summed over all permutations and all segmentations.
 
-        -inf where there is no way to write it. Its gradient in the segments is their posterior; in the scores it is the
-        posterior of rules minus their prior.
+        It is -inf where there is no way to write the output. Its gradient with respect to the segments is their
+        posterior; with respect to the scores, it is the posterior of rules minus their prior.
         """
         total = self._total(self.split_scores, self.segment_log_probs)
         return minus_infinity_below(total - self.log_partition(), total)
@@ -205,9 +206,9 @@ class SynchronousPermutation:
     def best_derivation(self) -> list[Transduction]:
         """The most probable derivation of every output: tree and segments. O(n^3 m^3).
 
-        Of an impossible output it is a straight tree that writes nothing, with log-probability -inf.
+        For an impossible output it is a straight tree that writes nothing, with log-probability -inf.
         """
-        walks = Walks(*(part.cpu() for part in self._walk(None)))
+        walks = Walks(*(field.cpu() for field in self._walk(None)))
         log_partitions = self._exact_log_partition().tolist()
         return [self._transduction(walks, 0, row, log_z) for row, log_z in enumerate(log_partitions)]
 
@@ -219,21 +220,23 @@ class SynchronousPermutation:
         Derivations that put the same leaves into the same order count as one.
 
         Args:
-            uniforms: the uniform numbers to draw by. The first of a sample chooses the label of the root, where there
-                are labels; the others choose at the nodes met from there down. (`sample` draws its numbers itself, and
-                returns orders and sizes without trees.)
+            uniforms: the uniform numbers that samples are drawn by. The first number of a sample chooses the label of
+                the root, where there are labels; the others choose the options of nodes, from the root down. (`sample`
+                draws its own numbers, and returns orders and sizes without trees.)
             count: the maximum number of derivations for each output.
         """
         with torch.no_grad():
-            walks = Walks(*(part.cpu() for part in self._walk(uniforms)))
+            walks = Walks(*(field.cpu() for field in self._walk(uniforms)))
             log_partitions = self._exact_log_partition().tolist()
-        answers = []
+        by_output = []
         for row, log_partition in enumerate(log_partitions):
             keys = torch.cat([walks.orders[:, row], walks.widths[:, row]], 1).tolist()
-            first = {tuple(key): sample for sample, key in reversed(list(enumerate(keys)))}
-            frequent = Counter(map(tuple, keys)).most_common(count)
-            answers.append([self._transduction(walks, first[key], row, log_partition) for key, _ in frequent])
-        return answers
+            first_sample = {tuple(key): sample for sample, key in reversed(list(enumerate(keys)))}
+            frequent = [key for key, _ in Counter(map(tuple, keys)).most_common(count)]
+            by_output.append(
+                [self._transduction(walks, first_sample[key], row, log_partition) for key in frequent]
+            )
+        return by_output
 
     def sample(
         self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None
@@ -248,16 +251,16 @@ class SynchronousPermutation:
         shape = (sample_count(sample_shape), batch, self.length)
         with torch.no_grad():
             walks = self._walk(torch.rand(shape, generator=generator, dtype=torch.float64, device=device))
-        parts = torch.stack([walks.orders, walks.sizes, walks.widths], dim=2)
-        return parts.view(*sample_shape, *parts.shape[1:])
+        samples = torch.stack([walks.orders, walks.sizes, walks.widths], dim=2)
+        return samples.view(*sample_shape, *samples.shape[1:])
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 
     def _transduction(self, walks: Walks, sample: int, row: int, log_partition: float) -> Transduction:
         """The derivation of one sample of one sentence; for an impossible output one that writes nothing."""
-        length, walk = int(self.source_lengths[row]), Walks(*(part[sample, row] for part in walks))
+        length, walk = int(self.source_lengths[row]), Walks(*(field[sample, row] for field in walks))
         nodes = walk.nodes[walk.nodes[:, 0] >= 0]
-        order, sizes, widths = (part[:length] for part in (walk.orders, walk.sizes, walk.widths))
+        order, sizes, widths = (field[:length] for field in (walk.orders, walk.sizes, walk.widths))
         possible = (
             int(sizes.sum()) == int(self.target_lengths[row]) and int(sizes.max()) <= self.max_segment_length
         )
@@ -302,7 +305,7 @@ class SynchronousPermutation:
         return Tree.from_nodes(nodes[:, :4].tolist(), len(labels), phrases=phrases)
 
     def _grammar_weight(self, row: int, tree: Tree) -> float:
-        """The part of a derivation's weight that is neither of splits nor of segments."""
+        """What a derivation weighs besides its splits and segments: nothing, or the scores of its labels."""
         return 0.0
 
     def _finite(self, segment_log_probs: Tensor) -> Tensor:
@@ -327,7 +330,7 @@ class SynchronousPermutation:
         )
 
     def _posteriors(self) -> tuple[Tensor, Tensor]:
-        """The gradients of the sum; by the portable kernels if they may be differentiated again."""
+        """The gradients of the sum; by the portable kernels if somebody may differentiate them again."""
         again = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in self._inputs())
         with torch.inference_mode(False), torch.enable_grad():
             inputs = []
@@ -349,7 +352,7 @@ class SynchronousPermutation:
         """The log-weight of one derivation, from its nodes and its leaves in the output's order."""
         device = self.split_scores.device
         start, middle, end, rule, _ = nodes.to(device).unbind(-1)
-        first, sizes, widths = (part.to(device) for part in (first, sizes, widths))
+        first, sizes, widths = (tensor.to(device) for tensor in (first, sizes, widths))
         splits = split_index(self.length, start, middle, end)
         leaves = torch.from_numpy(span_offsets(self.length)).to(device)[widths] + first
         segments = self.segment_log_probs[row, leaves, sizes.cumsum(0) - sizes, sizes]

@@ -13,7 +13,7 @@ from permalign.structures.log_space import LOG_ZERO
 
 
 class TaggingPosterior(NamedTuple):
-    """Derivations of a single sentence given its output, one word for each token; all of it exact.
+    """The exact posterior of the derivations of a single sentence, given an output with one word for each token.
 
     ``p(D | output) = p(D) prod_p exp(emissions[token at p, p]) / p(output)``
 
@@ -39,11 +39,11 @@ def tagging_posterior(
 ) -> TaggingPosterior:
     """The posterior of `permalign.SeparablePermutation`, in double precision. O(n^4).
 
-    Marginals are gradients of the log of the summed weight; the best derivation takes maxima in the place of sums.
+    Marginals are gradients of the log of the summed weight; the best derivation replaces sums by maxima.
 
     Args:
         scores: the scores of the splits of a single sentence.
-        lengths: the length of that sentence, all there is room for.
+        lengths: the length of that sentence, which has no padding.
         normal_form: whether a left child may not repeat its parent's rule.
         emissions: ``[token, position]``, the log-probability that the token writes the output's word there.
         log_partition: the log of the summed weight of all derivations, without emissions.
@@ -81,7 +81,7 @@ def _best_tree(scores: Tensor, emissions: Tensor, normal_form: bool) -> tuple[fl
     charts = {1: emissions[:, :, None].expand(-1, -1, 3)}
     choices: dict[int, Tensor] = {}
     for width in range(2, length + 1):
-        room = length - width + 1  # starts, and positions
+        room = length - width + 1  # the number of starts, and of positions
         first = split_offset(length, width)
         block = scores[first : first + room * (width - 1)].view(room, width - 1, 2)
         options = []  # two for each middle: straight, inverted
@@ -99,6 +99,7 @@ def _best_tree(scores: Tensor, emissions: Tensor, normal_form: bool) -> tuple[fl
         weights = torch.stack(options, dim=-1).view(room, room, width - 1, 2)
         by_rule, middles = weights.max(2)  # (start, position, rule)
         best, rule = by_rule.max(-1)
+        # the last axis is the banned rule: without straight rules only inverted ones are left, and vice versa
         charts[width] = torch.stack([by_rule[..., 1], by_rule[..., 0], best], dim=-1)
         chosen = torch.stack([torch.ones_like(rule), torch.zeros_like(rule), rule], dim=-1)
         choices[width] = torch.stack([middles.gather(-1, chosen) + 1, chosen], dim=-1)

@@ -15,15 +15,7 @@ from permalign.heads.segments.phrase_cells import PhraseCells
 from permalign.heads.softmax.segmental import History, SegmentalSoftmax
 from permalign.kernels.layout import span_count, span_offsets, split_count
 from permalign.shapes import Float, Int
-from permalign.structures import (
-    Derivation,
-    LabelledPermutation,
-    LabelledSynchronousPermutation,
-    OrderDistribution,
-    SeparablePermutation,
-    SynchronousPermutation,
-    Transduction,
-)
+from permalign.structures import Derivation, OrderDistribution, SynchronousPermutation, Transduction
 from permalign.text.batching import pad
 
 NUM_SAMPLED_TREES = 64  # trees with phrases that are drawn to find the most frequent ones
@@ -220,32 +212,4 @@ class SegmentsHead(SegmentalHead):
             phrases, phrase_scores = self.phrases(cells)
             cells = torch.cat([cells, self.dropout(phrases)], dim=1)
         segments = self.word_scores.segment_log_probs(cells, target, smoothing)
-        if isinstance(distribution, SeparablePermutation):
-            return SynchronousPermutation(
-                distribution.scores.to(segments),
-                segments,
-                distribution.lengths,
-                target_lengths,
-                distribution.normal_form,
-                validate_args=False,
-                phrase_scores=phrase_scores,
-            )
-        if not isinstance(distribution, LabelledPermutation):
-            raise ValueError(
-                f"distribution is a {type(distribution).__name__}, but segments can be summed over the orders of a "
-                "SeparablePermutation or a LabelledPermutation only."
-            )
-        if phrase_scores is not None:
-            raise ValueError(
-                "phrases have no labels. Use a SeparablePermutation, or a head with max_phrase_length=1."
-            )
-        return LabelledSynchronousPermutation(
-            distribution.rule_scores.to(segments),
-            distribution.token_scores.to(segments),
-            segments,
-            distribution.split_scores.to(segments),
-            distribution.lengths,
-            target_lengths,
-            distribution.root_scores.to(segments),
-            validate_args=False,
-        )
+        return distribution.with_segments(segments, target_lengths, phrase_scores)

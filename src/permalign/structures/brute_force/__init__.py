@@ -1,6 +1,6 @@
-"""The slow twin of every structure, by enumeration: oracle for tests, teaching aid for readers.
+"""A slow twin of every structure, by enumeration: the reference that tests compare with, and a definition for readers.
 
-Each has the methods of the fast class it checks, on tensors of the same shapes, for a handful of words.
+Each class has the methods of the fast class that it checks, on tensors of the same shapes, for a handful of words.
 """
 
 from permalign.structures.brute_force.alignments import (

@@ -1,7 +1,8 @@
-"""`MonotoneAlignment` and `SegmentalAlignment` by listing every alignment: their oracles and definitions.
+"""`MonotoneAlignment` and `SegmentalAlignment` by listing every alignment: references for tests, and definitions.
 
 An alignment gives every word of the output the cell that emits it, from left to right and never back:
-``cells[step]``, counted from zero. One sentence at a time, plain Python loops, gradients by autograd.
+``cells[step]``, counted from zero. Sentences are computed one at a time in plain Python loops; gradients come from
+autograd.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ class EnumeratedSegment(NamedTuple):
 
 
 class _Enumerated:
-    """What the two lattices share: sums, maxima and draws over a list of alignments with log weights."""
+    """What the two classes share: sums, maxima and draws over a list of alignments with log weights."""
 
     source_lengths: list[int]
     target_lengths: list[int]
@@ -36,11 +37,11 @@ class _Enumerated:
 
     def alignments(self, sentence: int) -> list[tuple[int, ...]]:
         """Every alignment of one sentence."""
-        raise AssertionError("each lattice lists its own alignments")
+        raise NotImplementedError
 
     def weight(self, sentence: int, cells: tuple[int, ...]) -> Tensor:
         """The log probability, jointly, of an alignment and the output."""
-        raise AssertionError("each lattice weighs its own alignments")
+        raise NotImplementedError
 
     def weights(self, sentence: int) -> Tensor:
         """The log weight of every alignment, ``(alignment,)``."""
@@ -74,7 +75,7 @@ class _Enumerated:
 
 
 class EnumeratedMonotoneAlignment(_Enumerated):
-    """The SSNT lattice by enumeration; the methods of `MonotoneAlignment`.
+    """The alignments of SSNT by enumeration; it has the methods of `MonotoneAlignment`.
 
     ``emit_logits`` and ``word_log_probs`` are ``(batch, cell, step)``. Standing at a cell before step j, emit
     word j with probability ``sigmoid(emit_logits[cell, j])``, else move to the next cell; at the last cell
@@ -146,7 +147,7 @@ class EnumeratedMonotoneAlignment(_Enumerated):
 
 
 class EnumeratedSegmentalAlignment(_Enumerated):
-    """The SWAN lattice by enumeration; the methods of `SegmentalAlignment`.
+    """The alignments of SWAN by enumeration; it has the methods of `SegmentalAlignment`.
 
     ``segment_log_probs`` is ``(batch, cell, start, length)``: every cell in turn emits a segment, or nothing.
 
@@ -192,24 +193,24 @@ class EnumeratedSegmentalAlignment(_Enumerated):
         return torch.stack(rows)
 
     def segments(self, order: Tensor | None = None) -> list[list[EnumeratedSegment]]:
-        """One segment for every cell of the best alignment, the empty ones too."""
+        """One segment for every cell of the best alignment, including empty ones."""
         result = []
         for sentence, cells in enumerate(self.best_alignment().cells.tolist()):
-            kept = tuple(cells[: self.target_lengths[sentence]])
+            aligned = tuple(cells[: self.target_lengths[sentence]])  # without padding
             result.append(
                 [
                     EnumeratedSegment(
                         (cell if order is None else int(order[sentence, cell]),),
                         tuple(range(start, start + size)),
                     )
-                    for cell, start, size in self.pieces(sentence, kept)
+                    for cell, start, size in self.pieces(sentence, aligned)
                 ]
             )
         return result
 
 
 def compositions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
-    """Every way to write a total as an ordered sum of so many parts of ``0..largest``."""
+    """Every way to write a total as an ordered sum of a given number of parts, each in ``0..largest``."""
     if parts == 0:
         if total == 0:
             yield ()

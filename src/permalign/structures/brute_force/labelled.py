@@ -1,8 +1,8 @@
-"""`LabelledPermutation` by listing all its labelled trees: the oracle of its tests, its definition in plain words.
+"""`LabelledPermutation` by listing all its labelled trees: a reference for tests, and a definition.
 
 A tree over n words has 2n - 1 nodes and leaves, each with one of K labels. Its weight is the exponential of the sum of
 the scores of its root's label, of its rules, of its words' labels and of its splits; that of an order is the sum over
-trees and labels. Everything in logarithms, nothing shared, gradients by autograd.
+trees and labels. Everything is computed in logarithms, nothing is shared, and gradients come from autograd.
 """
 
 from functools import cache
@@ -29,7 +29,7 @@ class LabelledTree(NamedTuple):
 
 
 class EnumeratedLabelledPermutation(EnumeratedPermutation):
-    """The distribution over labelled trees, by enumeration; the methods of `LabelledPermutation`.
+    """The distribution over labelled trees, by enumeration; it has the methods of `LabelledPermutation`.
 
     What concerns trees without their labels is inherited, with weights summed over labels.
 
@@ -58,18 +58,18 @@ class EnumeratedLabelledPermutation(EnumeratedPermutation):
         return torch.stack([self._weight(sentence, tree, chosen) for tree in all_trees(start, end)])
 
     def _weight(self, sentence: int, tree: EnumeratedTree, chosen: Tensor) -> Tensor:
-        nodes, places = pre_order(tree), packed_splits(self.size)
+        nodes, split_index = pre_order(tree), packed_splits(self.size)
         total = self.token_scores.new_zeros(len(chosen))
-        for place, node in enumerate(nodes):
-            label = chosen[:, place]
+        for number, node in enumerate(nodes):
+            label = chosen[:, number]
             if node.rule is None:
                 total = total + self.token_scores[sentence, node.start, label]
             else:
                 left, right = node.children
-                orientation, at = RULES.index(node.rule), places[node.start, left.end, node.end]
+                orientation, split = RULES.index(node.rule), split_index[node.start, left.end, node.end]
                 of_children = chosen[:, nodes.index(left)], chosen[:, nodes.index(right)]
                 total = total + self.rule_scores[orientation, label, *of_children]
-                total = total + self.scores[sentence, at, orientation]
+                total = total + self.scores[sentence, split, orientation]
         return total
 
     def sentence_weights(self, sentence: int) -> Tensor:
@@ -98,34 +98,34 @@ class EnumeratedLabelledPermutation(EnumeratedPermutation):
 
     def span_marginals(self) -> Tensor:
         """``(batch, span, label)``: the probability that a tree has the span with the label."""
-        places = {span: place for place, span in enumerate(_spans(self.size))}
-        found = self.scores.new_zeros(len(self.scores), len(places), self.labels)
+        span_index = {span: index for index, span in enumerate(_spans(self.size))}
+        marginals = self.scores.new_zeros(len(self.scores), len(span_index), self.labels)
         for sentence, length in enumerate(self.lengths):
             chosen = all_labels(2 * length - 1, self.labels)
             rows = zip(self.trees(sentence), self._probabilities(sentence), strict=True)
             for tree, probabilities in rows:
                 for column, node in enumerate(pre_order(tree)):
-                    at = torch.full_like(chosen[:, 0], places[node.start, node.end])
-                    index = (torch.full_like(at, sentence), at, chosen[:, column])
-                    found = found.index_put(index, probabilities, accumulate=True)
-        return found
+                    span = torch.full_like(chosen[:, 0], span_index[node.start, node.end])
+                    index = (torch.full_like(span, sentence), span, chosen[:, column])
+                    marginals = marginals.index_put(index, probabilities, accumulate=True)
+        return marginals
 
     def rule_counts(self) -> Tensor:
         """``(batch, orientation, label, left label, right label)``: how many nodes use each rule, on average."""
         shape = (len(self.scores), *self.rule_scores.shape)
-        found = self.scores.new_zeros(shape)
+        counts = self.scores.new_zeros(shape)
         for sentence, length in enumerate(self.lengths):
             chosen = all_labels(2 * length - 1, self.labels)
             rows = zip(self.trees(sentence), self._probabilities(sentence), strict=True)
             for tree, probabilities in rows:
                 nodes = pre_order(tree)
-                for place, node in enumerate(nodes):
+                for number, node in enumerate(nodes):
                     if node.rule is not None:
-                        family = [place, *(nodes.index(child) for child in node.children)]
+                        family = [number, *(nodes.index(child) for child in node.children)]
                         of_family = (chosen[:, column] for column in family)
                         fixed = [torch.full_like(chosen[:, 0], n) for n in (sentence, RULES.index(node.rule))]
-                        found = found.index_put((*fixed, *of_family), probabilities, accumulate=True)
-        return found
+                        counts = counts.index_put((*fixed, *of_family), probabilities, accumulate=True)
+        return counts
 
     def top_labelled(self, count: int) -> list[list[LabelledTree]]:
         """For every sentence the most probable labelled trees, best first."""
@@ -144,12 +144,12 @@ class EnumeratedLabelledPermutation(EnumeratedPermutation):
         return ranked
 
     def greedy_labelled(self) -> list[tuple[EnumeratedTree, tuple[int, ...]]]:
-        """From the root down the label, then the option with the largest share; the tree and labels in pre-order."""
-        found = []
+        """The best label of the root, then the option with the largest share at each node; labels are in pre-order."""
+        derivations = []
         for sentence, length in enumerate(self.lengths):
             top = int((self.root_scores + self._by_label(sentence, 0, length)).argmax())
-            found.append(self._greedy_below(sentence, 0, length, top))
-        return found
+            derivations.append(self._greedy_below(sentence, 0, length, top))
+        return derivations
 
     def _by_label(self, sentence: int, start: int, end: int) -> Tensor:
         """The log weights ``(label,)`` of all trees over a span, by the label of its node."""
@@ -168,8 +168,8 @@ class EnumeratedLabelledPermutation(EnumeratedPermutation):
             for orientation in range(2):
                 split = self.scores[sentence, packed_splits(self.size)[start, middle, end], orientation]
                 weights = split + self.rule_scores[orientation, label] + left[:, None] + right
-                for place, weight in enumerate(weights.flatten().tolist()):
-                    options[middle, orientation, place // self.labels, place % self.labels] = weight
+                for pair, weight in enumerate(weights.flatten().tolist()):
+                    options[middle, orientation, pair // self.labels, pair % self.labels] = weight
         middle, orientation, left_label, right_label = max(options, key=options.__getitem__)
         left_tree, left_labels = self._greedy_below(sentence, start, middle, left_label)
         right_tree, right_labels = self._greedy_below(sentence, middle, end, right_label)
@@ -179,7 +179,7 @@ class EnumeratedLabelledPermutation(EnumeratedPermutation):
 
 @cache
 def all_labels(nodes: int, labels: int) -> Tensor:
-    """Every way to label so many nodes, ``(labels ** nodes, nodes)``.
+    """Every way to label a number of nodes, ``(labels ** nodes, nodes)``.
 
     >>> all_labels(2, 2).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
@@ -188,7 +188,7 @@ def all_labels(nodes: int, labels: int) -> Tensor:
 
 
 def pre_order(tree: EnumeratedTree) -> list[EnumeratedTree]:
-    """A node before its left, and that before its right child."""
+    """The nodes of a tree: each before its left child, and that before its right child."""
     return [tree, *(node for child in tree.children for node in pre_order(child))]
 
 

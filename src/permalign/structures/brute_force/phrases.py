@@ -1,4 +1,4 @@
-"""`SynchronousPermutation` with phrases by listing every derivation: its oracle and its definition."""
+"""`SynchronousPermutation` with phrases by listing every derivation: a reference for tests, and a definition."""
 
 from functools import cache
 from itertools import pairwise
@@ -14,7 +14,7 @@ from permalign.structures.brute_force.trees import RULES, EnumeratedTree, Rule, 
 class EnumeratedPhraseDerivation(NamedTuple):
     """Fenceposts between leaves, a tree over the leaves, and how many words the leaf at each position writes."""
 
-    posts: tuple[int, ...]
+    fenceposts: tuple[int, ...]
     tree: EnumeratedTree
     sizes: tuple[int, ...]
     log_prob: float = 0.0
@@ -23,7 +23,9 @@ class EnumeratedPhraseDerivation(NamedTuple):
     def order(self) -> tuple[int, ...]:
         """The order of tokens: leaves as the tree puts them, the tokens of each in their own order."""
         return tuple(
-            token for leaf in self.tree.order for token in range(self.posts[leaf], self.posts[leaf + 1])
+            token
+            for leaf in self.tree.order
+            for token in range(self.fenceposts[leaf], self.fenceposts[leaf + 1])
         )
 
     @property
@@ -32,7 +34,7 @@ class EnumeratedPhraseDerivation(NamedTuple):
         ends = torch.tensor(self.sizes).cumsum(0).tolist()
         return [
             EnumeratedSegment(
-                tuple(range(self.posts[leaf], self.posts[leaf + 1])), tuple(range(end - size, end))
+                tuple(range(self.fenceposts[leaf], self.fenceposts[leaf + 1])), tuple(range(end - size, end))
             )
             for leaf, size, end in zip(self.tree.order, self.sizes, ends, strict=True)
         ]
@@ -40,12 +42,15 @@ class EnumeratedPhraseDerivation(NamedTuple):
     @property
     def splits(self) -> list[tuple[int, int, int, Rule]]:
         """The nodes of the tree, as spans of tokens."""
-        return [(self.posts[i], self.posts[j], self.posts[k], rule) for i, j, k, rule in self.tree.splits]
+        return [
+            (self.fenceposts[i], self.fenceposts[j], self.fenceposts[k], rule)
+            for i, j, k, rule in self.tree.splits
+        ]
 
 
 @cache
 def all_phrasings(tokens: int, max_phrase_length: int) -> tuple[tuple[int, ...], ...]:
-    """Every way to cut the tokens into leaves: fenceposts.
+    """Every way to cut the tokens into leaves, given by the fenceposts between them.
 
     >>> all_phrasings(3, 2)
     ((0, 1, 3), (0, 2, 3), (0, 1, 2, 3))
@@ -66,11 +71,11 @@ def packed_leaves(tokens: int, max_phrase_length: int) -> dict[tuple[int, int], 
     {(0, 1): 0, (1, 2): 1, (2, 3): 2, (0, 2): 3, (1, 3): 4}
     """
     spans = [(start, start + width) for width in range(1, max_phrase_length + 1) for start in range(tokens)]
-    return {span: place for place, span in enumerate(span for span in spans if span[1] <= tokens)}
+    return {span: index for index, span in enumerate(span for span in spans if span[1] <= tokens)}
 
 
 class EnumeratedPhrasePermutation:
-    """Reordering and alignment of tokens and phrases by enumeration; the methods of `SynchronousPermutation`."""
+    """Reordering and alignment of tokens and phrases by enumeration, with the methods of `SynchronousPermutation`."""
 
     def __init__(
         self,
@@ -92,20 +97,22 @@ class EnumeratedPhrasePermutation:
     def derivations(self, sentence: int) -> list[EnumeratedPhraseDerivation]:
         """All derivations: leaves, trees over the leaves, and cuts of the output."""
         return [
-            EnumeratedPhraseDerivation(posts, tree, sizes)
-            for posts in all_phrasings(self.lengths[sentence], self.max_phrase_length)
-            for tree in all_trees(0, len(posts) - 1, self.normal_form)
-            for sizes in compositions(self.target_lengths[sentence], len(posts) - 1, self.max_segment_length)
+            EnumeratedPhraseDerivation(fenceposts, tree, sizes)
+            for fenceposts in all_phrasings(self.lengths[sentence], self.max_phrase_length)
+            for tree in all_trees(0, len(fenceposts) - 1, self.normal_form)
+            for sizes in compositions(
+                self.target_lengths[sentence], len(fenceposts) - 1, self.max_segment_length
+            )
         ]
 
-    def tree_weight(self, sentence: int, posts: tuple[int, ...], tree: EnumeratedTree) -> Tensor:
+    def tree_weight(self, sentence: int, fenceposts: tuple[int, ...], tree: EnumeratedTree) -> Tensor:
         """The weight of a derivation before any output: the scores of its rules and phrases."""
         weight = self.split_scores.new_zeros(())
-        places, leaves = packed_splits(self.size), packed_leaves(self.size, self.max_phrase_length)
+        splits, leaves = packed_splits(self.size), packed_leaves(self.size, self.max_phrase_length)
         for i, j, k, rule in tree.splits:
-            place = places[posts[i], posts[j], posts[k]]
-            weight = weight + self.split_scores[sentence, place, RULES.index(rule)]
-        for start, end in pairwise(posts):
+            split = splits[fenceposts[i], fenceposts[j], fenceposts[k]]
+            weight = weight + self.split_scores[sentence, split, RULES.index(rule)]
+        for start, end in pairwise(fenceposts):
             if end - start > 1:
                 weight = weight + self.phrase_scores[sentence, leaves[start, end] - self.size]
         return weight
@@ -116,29 +123,29 @@ class EnumeratedPhrasePermutation:
 
     def _log_partition(self, sentence: int) -> Tensor:
         weights = [
-            self.tree_weight(sentence, posts, tree)
-            for posts in all_phrasings(self.lengths[sentence], self.max_phrase_length)
-            for tree in all_trees(0, len(posts) - 1, self.normal_form)
+            self.tree_weight(sentence, fenceposts, tree)
+            for fenceposts in all_phrasings(self.lengths[sentence], self.max_phrase_length)
+            for tree in all_trees(0, len(fenceposts) - 1, self.normal_form)
         ]
         return torch.stack(weights).logsumexp(0)
 
     def weights(self, sentence: int) -> Tensor:
         """The log-probability of every derivation: the tree's, and that of all segments."""
-        answer = []
-        for one in self.derivations(sentence):
-            weight = self.tree_weight(sentence, one.posts, one.tree)
-            for leaf, start, size in self._places(one):
+        weights = []
+        for derivation in self.derivations(sentence):
+            weight = self.tree_weight(sentence, derivation.fenceposts, derivation.tree)
+            for leaf, start, size in self._segment_indices(derivation):
                 weight = weight + self.segment_log_probs[sentence, leaf, start, size]
-            answer.append(weight)
-        return torch.stack(answer) - self._log_partition(sentence)
+            weights.append(weight)
+        return torch.stack(weights) - self._log_partition(sentence)
 
-    def _places(self, derivation: EnumeratedPhraseDerivation) -> list[tuple[int, int, int]]:
+    def _segment_indices(self, derivation: EnumeratedPhraseDerivation) -> list[tuple[int, int, int]]:
         """The packed indices of its segments: leaf, first word, number of words."""
-        leaves, word, places = packed_leaves(self.size, self.max_phrase_length), 0, []
+        leaves, word, indices = packed_leaves(self.size, self.max_phrase_length), 0, []
         for segment in derivation.segments:
-            places.append((leaves[segment.source[0], segment.source[-1] + 1], word, len(segment.target)))
+            indices.append((leaves[segment.source[0], segment.source[-1] + 1], word, len(segment.target)))
             word += len(segment.target)
-        return places
+        return indices
 
     def log_likelihood(self) -> Tensor:
         """``(batch,)``: the log of the summed probabilities of all derivations."""
@@ -146,49 +153,49 @@ class EnumeratedPhrasePermutation:
 
     def rule_posteriors(self) -> Tensor:
         """``(batch, split, rule)``: the probability that the tree has this node, given the output."""
-        places, answers = packed_splits(self.size), []
+        splits, tables = packed_splits(self.size), []
         for sentence in range(len(self.lengths)):
             posterior = self.weights(sentence).softmax(0)
             table = torch.zeros_like(self.split_scores[sentence])
-            for probability, one in zip(posterior, self.derivations(sentence), strict=True):
-                for start, middle, end, rule in one.splits:
-                    place = torch.tensor(places[start, middle, end]), torch.tensor(RULES.index(rule))
-                    table = table.index_put(place, probability, accumulate=True)
-            answers.append(table)
-        return torch.stack(answers)
+            for probability, derivation in zip(posterior, self.derivations(sentence), strict=True):
+                for start, middle, end, rule in derivation.splits:
+                    index = torch.tensor(splits[start, middle, end]), torch.tensor(RULES.index(rule))
+                    table = table.index_put(index, probability, accumulate=True)
+            tables.append(table)
+        return torch.stack(tables)
 
     def segment_posteriors(self) -> Tensor:
         """``(batch, leaf, start, length)``: the probability of each segment, given the output."""
-        answers = []
+        tables = []
         for sentence in range(len(self.lengths)):
             posterior = self.weights(sentence).softmax(0)
             table = torch.zeros_like(self.segment_log_probs[sentence])
-            for probability, one in zip(posterior, self.derivations(sentence), strict=True):
-                for place in self._places(one):
-                    table = table.index_put(tuple(map(torch.tensor, place)), probability, accumulate=True)
-            answers.append(table)
-        return torch.stack(answers)
+            for probability, derivation in zip(posterior, self.derivations(sentence), strict=True):
+                for index in self._segment_indices(derivation):
+                    table = table.index_put(tuple(map(torch.tensor, index)), probability, accumulate=True)
+            tables.append(table)
+        return torch.stack(tables)
 
     def best_derivation(self) -> list[EnumeratedPhraseDerivation]:
         """For every output the most probable derivation."""
-        found = []
+        derivations = []
         for sentence in range(len(self.lengths)):
             weights = self.weights(sentence).detach()
             best = int(weights.argmax())
-            found.append(self.derivations(sentence)[best]._replace(log_prob=float(weights[best])))
-        return found
+            derivations.append(self.derivations(sentence)[best]._replace(log_prob=float(weights[best])))
+        return derivations
 
     def outcomes(self, sentence: int) -> dict[tuple[int, ...], float]:
-        """The posterior probability of every order, of the leaves' words and of their widths, with padding."""
-        found = dict[tuple[int, ...], float]()
+        """The posterior probability of everything that `sample` can return: order, sizes and widths, with padding."""
+        probabilities = dict[tuple[int, ...], float]()
         posterior = self.weights(sentence).softmax(0).detach()
-        for probability, one in zip(posterior.tolist(), self.derivations(sentence), strict=True):
+        for probability, derivation in zip(posterior.tolist(), self.derivations(sentence), strict=True):
             sizes, widths = [0] * self.size, [0] * self.size
             position = 0
-            for size, segment in zip(one.sizes, one.segments, strict=True):
+            for size, segment in zip(derivation.sizes, derivation.segments, strict=True):
                 sizes[position], widths[position] = size, len(segment.source)
                 position += len(segment.source)
-            padding = range(len(one.order), self.size)
-            key = (*one.order, *padding, *sizes, *widths)
-            found[key] = found.get(key, 0.0) + probability
-        return found
+            padding = range(len(derivation.order), self.size)
+            key = (*derivation.order, *padding, *sizes, *widths)
+            probabilities[key] = probabilities.get(key, 0.0) + probability
+        return probabilities

@@ -1,8 +1,8 @@
-"""`SeparablePermutation` by listing all its trees: the oracle of its tests, its definition in plain words.
+"""`SeparablePermutation` by listing all its trees: a reference for tests, and a definition.
 
-A tree's weight is the exponential of the sum of the scores of its splits. Every method below is a sum, a
-maximum or a draw over the whole list, which has Catalan(n-1) * 2^(n-1) members (1344 for six words); nothing
-is shared, nothing is clever, and autograd does the gradients.
+A tree's weight is the exponential of the sum of the scores of its splits. Every method below is a sum, a maximum or a
+draw over the whole list, which has Catalan(n-1) * 2^(n-1) members (1344 for six words). Nothing is shared, nothing is
+clever, and gradients come from autograd.
 """
 
 from functools import cache
@@ -35,7 +35,7 @@ class WeighedTree(NamedTuple):
 
 
 class EnumeratedOrders(NamedTuple):
-    """The most probable orders of a batch; by enumeration they are certain, so the gap is zero."""
+    """The most probable orders of a batch; enumeration proves them, so the gap is zero."""
 
     order: Tensor  # (batch, position)
     log_prob: Tensor  # (batch,)
@@ -43,7 +43,7 @@ class EnumeratedOrders(NamedTuple):
 
 
 class EnumeratedPermutation:
-    """The distribution over separable permutations, by enumeration; the methods of `SeparablePermutation`.
+    """The distribution over separable permutations, by enumeration; it has the methods of `SeparablePermutation`.
 
     ``scores`` is ``(batch, split, rule)``, packed by width; ``lengths`` is ``(batch,)``.
 
@@ -82,11 +82,11 @@ class EnumeratedPermutation:
         return torch.stack([self._rule_marginals(b) for b in range(len(self.scores))])
 
     def _rule_marginals(self, sentence: int) -> Tensor:
-        trees, places = self.trees(sentence), packed_splits(self.size)
+        trees, split_index = self.trees(sentence), packed_splits(self.size)
         present = self.scores.new_zeros(len(trees), *self.scores.shape[1:])  # (tree, split, rule)
         for row, tree in enumerate(trees):
             for start, middle, end, rule in tree.splits:
-                present[row, places[start, middle, end], RULES.index(rule)] = 1
+                present[row, split_index[start, middle, end], RULES.index(rule)] = 1
         return torch.einsum("t,tsr->sr", self.log_probs(sentence).exp(), present)
 
     def rule_probabilities(self) -> Tensor:
@@ -95,13 +95,13 @@ class EnumeratedPermutation:
 
     def _rule_probabilities(self, sentence: int) -> Tensor:
         table = [[self.scores.new_zeros(()), self.scores.new_zeros(())] for _ in packed_splits(self.size)]
-        for (start, middle, end), place in packed_splits(self.size).items():
+        for (start, middle, end), split in packed_splits(self.size).items():
             if end <= self.lengths[sentence]:
                 trees = all_trees(start, end, self.normal_form)
                 share = self.weights(sentence, start, end).softmax(0)
                 for column, rule in enumerate(RULES):
                     chosen = [tree.rule == rule and tree.children[0].end == middle for tree in trees]
-                    table[place][column] = share[torch.tensor(chosen)].sum()
+                    table[split][column] = share[torch.tensor(chosen)].sum()
         if not table:
             return self.scores.new_zeros(0, 2)
         return torch.stack([torch.stack(row) for row in table])
@@ -165,9 +165,9 @@ class EnumeratedPermutation:
         return [ranked[0] for ranked in self.top_derivations(1)]
 
     def greedy_derivation(self) -> list[WeighedTree]:
-        """From the root down the rule with the largest share of a span's trees; often not the best tree.
+        """The rule with the largest share of a span's trees, from the root down; often not the best tree.
 
-        In normal form the largest share of those allowed there.
+        In normal form, only the rules that are allowed there compete.
         """
         rules = self.rule_probabilities().detach()
         return [self._greedy(b, rules[b]) for b in range(len(self.scores))]
@@ -182,10 +182,11 @@ class EnumeratedPermutation:
     ) -> EnumeratedTree:
         if end == start + 1:
             return EnumeratedTree(start, end)
-        places = packed_splits(self.size)
+        split_index = packed_splits(self.size)
         options = [(middle, rule) for middle in range(start + 1, end) for rule in RULES if rule != forbidden]
         middle, rule = max(
-            options, key=lambda option: float(rules[places[start, option[0], end], RULES.index(option[1])])
+            options,
+            key=lambda option: float(rules[split_index[start, option[0], end], RULES.index(option[1])]),
         )
         left = self._greedy_tree(start, middle, rules, rule if self.normal_form else None)
         return EnumeratedTree(start, end, rule, (left, self._greedy_tree(middle, end, rules)))
@@ -226,7 +227,7 @@ class EnumeratedPermutation:
         """Every separable order, ``(cardinality, batch, position)``, sorted; all lengths must be equal."""
         if len(set(self.lengths)) > 1:
             raise ValueError(
-                f"lengths are {self.lengths}, but one support needs one length. Ask per sentence."
+                f"lengths are {self.lengths}, but only sentences of equal length have the same support."
             )
         orders = torch.tensor(sorted({self.padded(tree.order) for tree in self.trees(0)}))
         return orders[:, None].expand(-1, len(self.scores), -1)
@@ -235,9 +236,9 @@ class EnumeratedPermutation:
 @cache
 def _used_splits(start: int, end: int, normal_form: bool, size: int) -> Tensor:
     """For every tree over a span the indices of its splits in flattened scores, ``(tree, width - 1)``."""
-    places = packed_splits(size)
+    split_index = packed_splits(size)
     used = [
-        [2 * places[i, j, k] + RULES.index(rule) for i, j, k, rule in sorted(tree.splits)]
+        [2 * split_index[i, j, k] + RULES.index(rule) for i, j, k, rule in sorted(tree.splits)]
         for tree in all_trees(start, end, normal_form)
     ]
     return torch.tensor(used, dtype=torch.int64)

@@ -1,4 +1,4 @@
-"""`SynchronousPermutation` by listing every tree and every way to cut the output: its oracle and its definition."""
+"""`SynchronousPermutation` by listing every tree and every way to cut the output: a reference for tests."""
 
 from typing import NamedTuple
 
@@ -33,10 +33,10 @@ class EnumeratedTransduction(NamedTuple):
 
 
 class EnumeratedSynchronousPermutation:
-    """Reordering and alignment by enumeration; the methods of `SynchronousPermutation`.
+    """Reordering and alignment by enumeration; it has the methods of `SynchronousPermutation`.
 
-    ``split_scores`` is ``(batch, split, rule)``, ``segment_log_probs`` is ``(batch, token, start, length)``. Another
-    ``permutation`` than that of the splits, one of labelled trees, is for `LabelledSynchronousPermutation`.
+    ``split_scores`` is ``(batch, split, rule)``, ``segment_log_probs`` is ``(batch, token, start, length)``. With a
+    ``permutation`` of labelled trees it is the twin of `LabelledSynchronousPermutation`.
 
     >>> scores, segments = torch.zeros(1, 1, 2), torch.zeros(1, 2, 3, 2)
     >>> twin = EnumeratedSynchronousPermutation(scores, segments, torch.tensor([2]), torch.tensor([1]))
@@ -81,21 +81,21 @@ class EnumeratedSynchronousPermutation:
 
     def rule_posteriors(self) -> Tensor:
         """``(batch, split, rule)``: the probability that the tree has this node, given the output."""
-        answers = []
+        tables = []
         for sentence in range(len(self.target_lengths)):
             posterior = self._posterior(sentence).sum(1)
-            places = packed_splits(self.permutation.size)
+            split_index = packed_splits(self.permutation.size)
             trees = self.permutation.trees(sentence)
-            present = posterior.new_zeros(len(trees), len(places), 2)
+            present = posterior.new_zeros(len(trees), len(split_index), 2)
             for row, tree in enumerate(trees):
                 for start, middle, end, rule in tree.splits:
-                    present[row, places[start, middle, end], RULES.index(rule)] = 1
-            answers.append(torch.einsum("t,tsr->sr", posterior, present))
-        return torch.stack(answers)
+                    present[row, split_index[start, middle, end], RULES.index(rule)] = 1
+            tables.append(torch.einsum("t,tsr->sr", posterior, present))
+        return torch.stack(tables)
 
     def segment_posteriors(self) -> Tensor:
         """``(batch, token, start, length)``: the probability of each segment, given the output."""
-        answers = []
+        tables = []
         for sentence in range(len(self.target_lengths)):
             posterior = self._posterior(sentence)
             table = torch.zeros_like(self.segment_log_probs[sentence])
@@ -103,31 +103,31 @@ class EnumeratedSynchronousPermutation:
             starts = sizes.cumsum(1) - sizes
             for row, tree in enumerate(self.permutation.trees(sentence)):
                 for position, token in enumerate(tree.order):
-                    place = (torch.full_like(starts[:, 0], token), starts[:, position], sizes[:, position])
-                    table = table.index_put(place, posterior[row], accumulate=True)
-            answers.append(table)
-        return torch.stack(answers)
+                    index = (torch.full_like(starts[:, 0], token), starts[:, position], sizes[:, position])
+                    table = table.index_put(index, posterior[row], accumulate=True)
+            tables.append(table)
+        return torch.stack(tables)
 
     def best_derivation(self) -> list[EnumeratedTransduction]:
         """For every output the most probable tree and cut."""
-        found = []
+        derivations = []
         for sentence in range(len(self.target_lengths)):
             weights, cuts = self.weights(sentence).detach(), self.cuts(sentence)
             tree, cut = divmod(int(weights.argmax()), len(cuts))
             trees = self.permutation.trees(sentence)
-            found.append(EnumeratedTransduction(trees[tree], cuts[cut], float(weights[tree, cut])))
-        return found
+            derivations.append(EnumeratedTransduction(trees[tree], cuts[cut], float(weights[tree, cut])))
+        return derivations
 
     def outcomes(self, sentence: int) -> dict[tuple[int, ...], float]:
-        """The posterior probability of every order, cut and width of leaves, one after the other, with padding."""
-        posterior, found = self._posterior(sentence).detach(), dict[tuple[int, ...], float]()
+        """The posterior probability of everything that `sample` can return: order, sizes and widths, with padding."""
+        posterior, probabilities = self._posterior(sentence).detach(), dict[tuple[int, ...], float]()
         for row, tree in enumerate(self.permutation.trees(sentence)):
             for column, sizes in enumerate(self.cuts(sentence)):
                 padding = (0,) * (self.permutation.size - len(sizes))
                 widths = (1,) * len(sizes)
                 key = (*self.permutation.padded(tree.order), *sizes, *padding, *widths, *padding)
-                found[key] = found.get(key, 0.0) + float(posterior[row, column])
-        return found
+                probabilities[key] = probabilities.get(key, 0.0) + float(posterior[row, column])
+        return probabilities
 
     def _posterior(self, sentence: int) -> Tensor:
         weights = self.weights(sentence)

@@ -1,4 +1,4 @@
-"""Every tree over a sentence, written out: what the charts sum over without ever listing it."""
+"""Every tree over a sentence, written out: what charts sum over without ever listing it."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -43,7 +43,7 @@ class EnumeratedTree:
 def all_trees(start: int, end: int, normal_form: bool = False) -> tuple[EnumeratedTree, ...]:
     """Every tree over the tokens ``start..end-1``.
 
-    In normal form no node has the rule of its left child, which leaves one tree for every separable order.
+    In normal form no node has the rule of its left child, so that there is one tree for every separable order.
 
     >>> [len(all_trees(0, length)) for length in range(1, 6)]
     [1, 2, 8, 40, 224]
@@ -73,7 +73,7 @@ def packed_splits(length: int) -> dict[tuple[int, int, int], int]:
         (start, middle, end) for end in range(length + 1) for middle in range(end) for start in range(middle)
     ]
     splits.sort(key=lambda split: (split[2] - split[0], split[0], split[1]))
-    return {split: place for place, split in enumerate(splits)}
+    return {split: index for index, split in enumerate(splits)}
 
 
 def length_of_packed(split_count: int) -> int:
