@@ -57,6 +57,8 @@ class AttentionHead(Head):
         num_layers: the number of LSTM layers of the decoder.
         dropout: dropout on embeddings, between layers, and on the input of the softmax (but not on what is fed to the
             next step).
+        num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
+            sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = AttentionHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6).eval()
@@ -75,6 +77,7 @@ class AttentionHead(Head):
         hidden_size: int,
         num_layers: int = 1,
         dropout: float = 0.0,
+        num_negatives: int | None = None,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -100,7 +103,7 @@ class AttentionHead(Head):
         self.keys = nn.Linear(source_size, hidden_size, bias=False)  # W_a
         self.values = nn.Linear(source_size, hidden_size, bias=False)  # W_c
         self.combine = nn.Linear(hidden_size, hidden_size)  # W_s and b
-        self.softmax = OutputSoftmax(hidden_size, vocab_size, with_end=True)
+        self.softmax = OutputSoftmax(hidden_size, vocab_size, True, num_negatives)
 
     def _encode(self, states: Tensor, lengths: Tensor) -> tuple[_Source, State]:
         """Return the source as every step reads it, and the initial state of the decoder."""

@@ -50,6 +50,8 @@ class SyntacticAttentionHead(Head):
         hidden_size: the size of the states of the decoder, and of meanings.
         num_layers: the number of LSTM layers of the decoder.
         dropout: dropout on meanings and between layers.
+        num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
+            sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         encoder: a module that reads the states first, called with states and lengths. With None, the syntax of a token
             has no more context than its state.
 
@@ -67,6 +69,7 @@ class SyntacticAttentionHead(Head):
         hidden_size: int,
         num_layers: int = 1,
         dropout: float = 0.0,
+        num_negatives: int | None = None,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -86,7 +89,7 @@ class SyntacticAttentionHead(Head):
         self.keys = nn.Linear(syntax_size, hidden_size, bias=False)  # W_a
         self.meanings = nn.Linear(input_size, hidden_size)  # W_m
         self.dropout = nn.Dropout(dropout)
-        self.softmax = OutputSoftmax(hidden_size, vocab_size, with_end=True)
+        self.softmax = OutputSoftmax(hidden_size, vocab_size, True, num_negatives)
 
     def _encode(self, states: Tensor, lengths: Tensor) -> tuple[_Streams, State]:
         """Return both streams, with the end appended, and the initial state of the decoder."""

@@ -24,6 +24,8 @@ class TaggingHead(Head):
         input_size: the size of the source states.
         vocab_size: the size of the output vocabulary, special tokens included.
         dropout: dropout on the input of the softmax.
+        num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
+            sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = TaggingHead(input_size=8, vocab_size=10).eval()
@@ -35,7 +37,13 @@ class TaggingHead(Head):
     preserves_length = True
 
     def __init__(
-        self, *, input_size: int, vocab_size: int, dropout: float = 0.0, encoder: nn.Module | None = None
+        self,
+        *,
+        input_size: int,
+        vocab_size: int,
+        dropout: float = 0.0,
+        num_negatives: int | None = None,
+        encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
         require_at_least_one(input_size=input_size)
@@ -43,7 +51,9 @@ class TaggingHead(Head):
         self.input_size, self.vocab_size = input_size, vocab_size
         self.encoder = encoder
         self.dropout = nn.Dropout(dropout)
-        self.softmax = OutputSoftmax(encoded_size(encoder, input_size), vocab_size, with_end=False)
+        self.softmax = OutputSoftmax(
+            encoded_size(encoder, input_size), vocab_size, with_end=False, num_negatives=num_negatives
+        )
 
     def _features(self, states: Tensor, lengths: Tensor) -> Tensor:
         self.require_states(states, lengths)

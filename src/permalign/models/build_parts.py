@@ -165,6 +165,7 @@ def build_head(options: HeadOptions, vocab_size: int, input_size: int, encoder: 
         "input_size": input_size,
         "vocab_size": vocab_size,
         "dropout": options.dropout,
+        "num_negatives": options.num_negatives,
         "encoder": encoder,
     }
     if options.kind == "tagging":

@@ -158,6 +158,11 @@ class HeadOptions(Options):
     num_layers: Count = Field(1, description="number of layers of the decoder")
     dropout: Fraction = Field(0.1, description="dropout of the decoder")
     label_smoothing: Fraction = Field(0.0, description="label smoothing of the training loss")
+    num_negatives: PositiveInt | None = Field(
+        None,
+        description="sampled softmax: in training, number of words drawn for each batch to stand for those of the "
+        "vocabulary that are not in it; faster with large vocabularies, slightly biased; null for the whole vocabulary",
+    )
     context: Literal["full"] | PositiveInt = Field(
         "full",
         description="how much of its own output the decoder sees: all of it, or the last so many words; see history "

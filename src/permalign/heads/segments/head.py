@@ -45,6 +45,8 @@ class SegmentsHead(SegmentalHead):
         history: which tokens precede: those of the same ``segment``, or of the whole ``output``.
         max_phrase_length: s, how many adjacent source tokens may write one segment together. Phrases are part of the
             sum over orders: in one given order, every token writes by itself.
+        num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
+            sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = SegmentsHead(
@@ -69,6 +71,7 @@ class SegmentsHead(SegmentalHead):
         context: Literal["full"] | int = "full",
         history: History = "segment",
         max_phrase_length: int = 1,
+        num_negatives: int | None = None,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -97,6 +100,7 @@ class SegmentsHead(SegmentalHead):
             dropout=dropout,
             context=context,
             history=history,
+            num_negatives=num_negatives,
         )
 
     def cells(

@@ -21,11 +21,16 @@ class AlignedSoftmax(CellStepSoftmax):
         cell_size: the size of the cells ``h_i``.
         step_size: the size of the steps ``s_j``.
         vocab_size: the size of the vocabulary, special tokens included.
+        num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it; None
+            for the whole vocabulary.
     """
 
-    def __init__(self, cell_size: int, step_size: int, vocab_size: int) -> None:
+    def __init__(
+        self, cell_size: int, step_size: int, vocab_size: int, num_negatives: int | None = None
+    ) -> None:
         super().__init__()
-        self._add_projections(cell_size, step_size, vocab_size, [PADDING_ID, BEGIN_ID, END_ID])
+        never_written = [PADDING_ID, BEGIN_ID, END_ID]
+        self._add_projections(cell_size, step_size, vocab_size, never_written, num_negatives)
 
     def end_logits(
         self,
@@ -54,7 +59,7 @@ class AlignedSoftmax(CellStepSoftmax):
             tokens: the token id of every step.
             smoothing: the weight of the mean over all tokens that can be written at the cell.
         """
-        without_end = self.log_normaliser(cells, steps)
+        without_end = self.log_normaliser(cells, steps, tokens)
         # the logits of the given tokens and of END, in one product
         logits = self._logits_of(cells, steps, torch.stack([tokens, torch.full_like(tokens, END_ID)]))
         end = logits[1][last]  # (batch, steps)

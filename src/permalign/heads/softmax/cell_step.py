@@ -7,7 +7,8 @@ from torch.nn import functional
 
 from permalign.heads.softmax.output import forbidding_bias, require_vocab_size
 from permalign.heads.softmax.projected import projected_log_normaliser
-from permalign.shapes import Bool, Float
+from permalign.heads.softmax.sampled_vocabulary import SampledVocabulary, require_num_negatives
+from permalign.shapes import Bool, Float, Int
 
 
 class CellStepSoftmax(nn.Module):
@@ -22,10 +23,17 @@ class CellStepSoftmax(nn.Module):
     of_steps: nn.Linear
 
     def _add_projections(
-        self, cell_size: int, step_size: int, vocab_size: int, never_written: Sequence[int]
+        self,
+        cell_size: int,
+        step_size: int,
+        vocab_size: int,
+        never_written: Sequence[int],
+        num_negatives: int | None,
     ) -> None:
         """Create the parameters; called by the constructors of subclasses."""
         require_vocab_size(vocab_size)
+        require_num_negatives(num_negatives)
+        self.num_negatives = num_negatives
         self.of_cells = nn.Linear(cell_size, vocab_size)  # A
         self.of_steps = nn.Linear(step_size, vocab_size, bias=False)  # B
         self.register_buffer("forbidden", forbidding_bias(vocab_size, never_written), persistent=False)
@@ -47,11 +55,26 @@ class CellStepSoftmax(nn.Module):
         return logits
 
     def log_normaliser(
-        self, cells: Float[Tensor, "batch cells cell_size"], steps: Float[Tensor, "batch steps step_size"]
+        self,
+        cells: Float[Tensor, "batch cells cell_size"],
+        steps: Float[Tensor, "batch steps step_size"],
+        targets: Int[Tensor, "*any"],
     ) -> Float[Tensor, "batch cells steps"]:
-        """Return ``logsumexp_w (A_iw + B_jw)`` over the allowed tokens."""
+        """Return ``logsumexp_w (A_iw + B_jw)`` over the allowed tokens; in training, its estimate if they are sampled.
+
+        Args:
+            cells: what A projects.
+            steps: what B projects.
+            targets: the tokens whose probabilities will be normalised, which every sample contains.
+        """
         bias = self.of_cells.bias + self.forbidden
-        return projected_log_normaliser(cells, steps, self.of_cells.weight, self.of_steps.weight, bias)
+        cell_weight, step_weight = self.of_cells.weight, self.of_steps.weight
+        if self.training and self.num_negatives is not None:
+            sample = SampledVocabulary.draw(targets, len(bias), self.num_negatives)
+            if sample is not None:
+                bias = bias[sample.tokens] + sample.log_weights
+                cell_weight, step_weight = cell_weight[sample.tokens], step_weight[sample.tokens]
+        return projected_log_normaliser(cells, steps, cell_weight, step_weight, bias)
 
     def mean_logits(
         self, cells: Float[Tensor, "batch cells cell_size"], steps: Float[Tensor, "batch steps step_size"]

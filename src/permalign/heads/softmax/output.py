@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from permalign.heads.softmax.sampled_vocabulary import SampledVocabulary, require_num_negatives
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
@@ -21,6 +22,8 @@ class OutputSoftmax(nn.Module):
         input_size: the size of the features.
         vocab_size: the size of the vocabulary, special tokens included.
         with_end: whether END is one of the tokens that can be written.
+        num_negatives: in training, how many tokens are drawn for each call to stand for those that are not asked for;
+            None for the whole vocabulary. See `SampledVocabulary`.
 
     >>> softmax = OutputSoftmax(input_size=3, vocab_size=6, with_end=True)
     >>> log_probs = softmax(torch.zeros(1, 3))
@@ -31,9 +34,13 @@ class OutputSoftmax(nn.Module):
     forbidden: Tensor
     allowed: Tensor
 
-    def __init__(self, input_size: int, vocab_size: int, with_end: bool) -> None:
+    def __init__(
+        self, input_size: int, vocab_size: int, with_end: bool, num_negatives: int | None = None
+    ) -> None:
         super().__init__()
         require_vocab_size(vocab_size)
+        require_num_negatives(num_negatives)
+        self.num_negatives = num_negatives
         self.linear = nn.Linear(input_size, vocab_size)
         never_written = [PADDING_ID, BEGIN_ID] if with_end else [PADDING_ID, BEGIN_ID, END_ID]
         forbidden = forbidding_bias(vocab_size, never_written)
@@ -72,11 +79,22 @@ class OutputSoftmax(nn.Module):
 
         Both terms have the same normaliser, so smoothing adds ``smoothing (mean_v logit(v) - logit(token))``.
         """
-        logits, tokens = self.logits(features), tokens.long()
-        log_probs = logits.log_softmax(-1).gather(-1, tokens)
+        logits, columns = self._logits_in_training(features, tokens.long())
+        log_probs = logits.log_softmax(-1).gather(-1, columns)
         if not smoothing:
             return log_probs
-        return log_probs + smoothing * (self.mean_logit(features)[..., None] - logits.gather(-1, tokens))
+        return log_probs + smoothing * (self.mean_logit(features)[..., None] - logits.gather(-1, columns))
+
+    def _logits_in_training(self, features: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of all tokens or, if training samples them, of some; and the columns of given tokens."""
+        sample = None
+        if self.training and self.num_negatives is not None:
+            sample = SampledVocabulary.draw(tokens, len(self.forbidden), self.num_negatives)
+        if sample is None:
+            return self.logits(features), tokens
+        bias = (self.linear.bias + self.forbidden)[sample.tokens] + sample.log_weights
+        logits = functional.linear(features, self.linear.weight[sample.tokens], bias)
+        return logits, sample.columns[tokens]
 
     def sentence_log_prob(
         self,

@@ -29,6 +29,8 @@ class SegmentalSoftmax(CellStepSoftmax):
         dropout: dropout on embeddings and states.
         context: ``"full"`` for all preceding tokens, or how many of the last ones the network sees.
         history: which tokens precede: those of the same ``segment``, or of the whole ``output``.
+        num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it; None
+            for the whole vocabulary.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         dropout: float = 0.0,
         context: Literal["full"] | int = 1,
         history: History = "segment",
+        num_negatives: int | None = None,
     ) -> None:
         super().__init__()
         if history not in get_args(History):
@@ -56,7 +59,7 @@ class SegmentalSoftmax(CellStepSoftmax):
             dropout=dropout,
             context=context,
         )
-        self._add_projections(cell_size, hidden_size, vocab_size, [PADDING_ID, BEGIN_ID])
+        self._add_projections(cell_size, hidden_size, vocab_size, [PADDING_ID, BEGIN_ID], num_negatives)
 
     def segment_log_probs(
         self,
@@ -69,7 +72,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         With smoothing, the log-probability of each token and each stop is interpolated with the mean over all of them.
         """
         steps, index = self._steps(target)  # (batch, steps, hidden_size), and the step of each (start, size)
-        log_normaliser = self.log_normaliser(cells, steps)
+        log_normaliser = self.log_normaliser(cells, steps, target)
         weight, bias = self.of_cells.weight, self.of_cells.bias
         stop_cell = cells @ weight[END_ID] + bias[END_ID]
         stop = stop_cell[:, :, None] + (steps @ self.of_steps.weight[END_ID])[:, None]  # (batch, n, steps)

@@ -40,6 +40,8 @@ class SsntHead(Head):
         dropout: dropout in the network over the output.
         context: what ``s_j`` depends on: ``"full"`` for an LSTM over all preceding tokens, or how many of the last
             ones.
+        num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
+            sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         encoder: a module that reads the cells first, called with states and lengths; None for no encoder.
 
     >>> head = SsntHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6).eval()
@@ -59,6 +61,7 @@ class SsntHead(Head):
         num_layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
+        num_negatives: int | None = None,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -67,7 +70,7 @@ class SsntHead(Head):
         self.end_cell = nn.Parameter(torch.randn(input_size))
         self.encoder = encoder
         cell_size = encoded_size(encoder, input_size)
-        self.word_scores = AlignedSoftmax(cell_size, hidden_size, vocab_size)
+        self.word_scores = AlignedSoftmax(cell_size, hidden_size, vocab_size, num_negatives)
         self.context = OutputContext(
             vocab_size=vocab_size,
             embedding_dim=embedding_dim,

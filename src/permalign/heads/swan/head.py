@@ -41,6 +41,8 @@ class SwanHead(SegmentalHead):
         dropout: dropout on embeddings, and on the states of both networks.
         context: what ``s_j`` depends on: ``"full"`` for an LSTM over all preceding tokens, or how many of the last
             ones.
+        num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
+            sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = SwanHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6, max_segment_length=2).eval()
@@ -61,6 +63,7 @@ class SwanHead(SegmentalHead):
         num_layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
+        num_negatives: int | None = None,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -68,7 +71,7 @@ class SwanHead(SegmentalHead):
         self.input_size, self.vocab_size = input_size, vocab_size
         self.max_segment_length = max_segment_length
         self.encoder = encoder
-        self.softmax = OutputSoftmax(hidden_size, vocab_size, with_end=True)
+        self.softmax = OutputSoftmax(hidden_size, vocab_size, True, num_negatives)
         self.context = OutputContext(
             vocab_size=vocab_size,
             embedding_dim=embedding_dim,
