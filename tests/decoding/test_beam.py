@@ -43,14 +43,20 @@ def every_output(longest):
     return [words for length in range(longest + 1) for words in product(LETTERS, repeat=length)]
 
 
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
 @pytest.mark.parametrize("seed", range(5))
-def test_a_wide_beam_finds_the_best_outputs(seed):
+def test_a_wide_beam_finds_the_best_outputs(seed, length_penalty):
     model = Markov(3, seed)
-    found = beam_search(Markov(3, seed), [4, 4, 2], beam=150, n_best=5)
+    found = beam_search(Markov(3, seed), [4, 4, 2], beam=150, n_best=5, length_penalty=length_penalty)
     for sentence, (hypotheses, longest) in enumerate(zip(found, [4, 4, 2], strict=True)):
         scores = {words: model.of_output(sentence, words) for words in every_output(longest)}
-        best = sorted(scores, key=lambda words: -scores[words])[:5]
-        assert [one.tokens for one in hypotheses] == best
+        normalised = {words: score / (len(words) + 1) ** length_penalty for words, score in scores.items()}
+        best = sorted(normalised, key=lambda words: -normalised[words])[:5]
+        ranks = [
+            normalised[one.tokens] for one in hypotheses
+        ]  # outputs with the same pairs of words are tied
+        assert ranks == pytest.approx([normalised[words] for words in best])
+        assert len({one.tokens for one in hypotheses}) == 5
         for one in hypotheses:
             assert one.score == pytest.approx(scores[one.tokens])
 

@@ -51,21 +51,22 @@ def make(kind="exact", weight=1.0, inverse=EXACT, seed=0):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("weight", [0.0, 0.5, 3.0])
-def test_candidates_are_sorted_by_the_noisy_channel(kind, weight):
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_candidates_are_sorted_by_the_noisy_channel(kind, weight, length_penalty):
     model = make(kind, weight)
     reordered = 0
-    for source, prediction in zip(
-        SENTENCES, model.predict(SENTENCES, beam=4, n_best=4, explain=True), strict=True
-    ):
+    predictions = model.predict(SENTENCES, beam=4, n_best=4, length_penalty=length_penalty, explain=True)
+    for source, prediction in zip(SENTENCES, predictions, strict=True):
         outputs = [prediction, *prediction.alternatives]
         channel = []
         for output in outputs:
             assert model.score([source], [output.tokens])[0] == pytest.approx(output.score, abs=1e-4)
             writable = len(output.tokens) > 0 and len(source) <= 2 * len(output.tokens)
             inverse = model.inverse.score([output.tokens], [source])[0] if writable else -math.inf
-            channel.append(output.score + weight * inverse if weight else output.score)
+            direct = output.score / (len(output.tokens) + 1) ** length_penalty
+            channel.append(direct + weight * inverse if weight else direct)
         assert channel == sorted(channel, reverse=True)
-        scores = [output.score for output in outputs]
+        scores = [output.score / (len(output.tokens) + 1) ** length_penalty for output in outputs]
         reordered += scores != sorted(scores, reverse=True)
         assert prediction.explanation.target == prediction.tokens
     assert reordered == 0 or weight > 0

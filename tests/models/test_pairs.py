@@ -64,6 +64,19 @@ def test_scores_of_predictions_are_their_likelihoods(reorderer, head, beam):
             assert model.score([source], [one.tokens])[0] == pytest.approx(one.score, abs=1e-4)
 
 
+def test_a_length_penalty_sorts_by_normalised_scores(reorderer, head):
+    model = make(reorderer, head)
+    sources = [example.source for example in examples(8)]
+    for source, prediction in zip(
+        sources, model.predict(sources, beam=4, n_best=4, length_penalty=1.0), strict=True
+    ):
+        outputs = [prediction, *prediction.alternatives]
+        means = [output.score / (len(output.tokens) + 1) for output in outputs]
+        assert means == sorted(means, reverse=True)
+        for output in outputs:
+            assert model.score([source], [output.tokens])[0] == pytest.approx(output.score, abs=1e-4)
+
+
 def test_saved_models_predict_the_same(reorderer, head, tmp_path):
     model = make(reorderer, head)
     model.save_pretrained(tmp_path / "model")

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permalign.cli.error_messages import report_errors
-from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device, Splits
+from permalign.cli.evaluate import (
+    BatchSize,
+    Beam,
+    Checkpoint,
+    Constrained,
+    Device,
+    LengthPenalty,
+    Splits,
+)
 from permalign.cli.formatting import print_columns, with_examples
 from permalign.errors import PermalignError
 
@@ -34,6 +42,7 @@ def compare(
     second: Annotated[str, typer.Argument(metavar="SYSTEM_B", help=SYSTEM)],
     split: Splits = None,
     beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     constrained: Constrained = False,
     checkpoint: Checkpoint = None,
     bootstrap: Annotated[
@@ -61,7 +70,7 @@ def compare(
     for run in runs:
         for name in splits:
             run.require_split(name)
-    decoding = DecodingSettings(beam, constrained, batch_size)
+    decoding = DecodingSettings(beam, constrained, batch_size, length_penalty)
     for name in splits:
         predictions = [[run.predictions(name, decoding, again=again) for run in system] for system in systems]
         try:

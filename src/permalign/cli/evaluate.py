@@ -32,6 +32,14 @@ Beam = Annotated[
     int | None,
     typer.Option(min=1, help="Beam size; 1 is greedy search [default: the run's training.beam]."),
 ]
+LengthPenalty = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="Compare outputs by log-probability divided by length to this power [default: the run's "
+        "training.length_penalty].",
+    ),
+]
 Constrained = Annotated[bool, typer.Option("--constrained", help="Allow only outputs of the task's grammar.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per batch.")]
 Device = Annotated[
@@ -63,6 +71,7 @@ def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that `permalign train` wrote.")],
     split: Splits = None,
     beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     constrained: Constrained = False,
     checkpoint: Checkpoint = None,
     by: Annotated[Size | None, typer.Option(help="Also print metrics by source length or by depth.")] = None,
@@ -97,7 +106,7 @@ def evaluate(
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
     opened = TrainedRun(run, checkpoint, settings or (), device)
-    decoding = DecodingSettings(beam, constrained, batch_size)
+    decoding = DecodingSettings(beam, constrained, batch_size, length_penalty)
     if constrained:
         opened.require_grammar()
     splits = list(dict.fromkeys(split or [opened.test_split]))

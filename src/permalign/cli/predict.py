@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permalign.cli.error_messages import report_errors
-from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device
+from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device, LengthPenalty
 from permalign.cli.formatting import with_examples
 from permalign.cli.standard_input import STANDARD_INPUT, batches_of_lines, require_input
 from permalign.errors import DataError, PermalignError
@@ -18,6 +18,7 @@ from permalign.errors import DataError, PermalignError
 if TYPE_CHECKING:
     from permalign.models.base import Model
     from permalign.models.prediction import Explanation, Prediction
+    from permalign.options.run import TrainingOptions
     from permalign.structures.derivations import Tree
     from permalign.tasks.file_readers import Line
     from permalign.tasks.grammar import Grammar
@@ -42,6 +43,7 @@ def predict(
         ),
     ],
     beam: Beam = None,
+    length_penalty: LengthPenalty = None,
     n_best: Annotated[int, typer.Option(min=1, help="Number of outputs per sentence.")] = 1,
     explain: Annotated[
         bool,
@@ -57,8 +59,9 @@ def predict(
     if beam is not None and n_best > beam:
         raise typer.BadParameter(f"--n-best {n_best} needs a --beam of at least {n_best}, not {beam}.")
     require_input()
-    model, own_beam, grammar = _open(run, checkpoint, constrained, device)
-    width = max(own_beam, n_best) if beam is None else beam
+    model, defaults, grammar = _open(run, checkpoint, constrained, device)
+    width = max(defaults.beam, n_best) if beam is None else beam
+    penalty = defaults.length_penalty if length_penalty is None else length_penalty
 
     def predict_lines(lines: "Sequence[Line]") -> "list[Prediction | None]":
         sentences = [line.text.split() for line in lines]
@@ -69,6 +72,7 @@ def predict(
             n_best=n_best,
             explain=explain,
             constraint=grammar,
+            length_penalty=penalty,
             batch_size=batch_size,
         )
         predictions = dict(zip(nonempty, predicted, strict=True))
@@ -120,19 +124,20 @@ def _is_about_memory(error: Exception) -> bool:
 
 def _open(
     run: str, checkpoint: str | None, constrained: bool, device: str | None
-) -> tuple["Model", int, "Grammar | None"]:
-    """The model, its default beam size, and the grammar to constrain the output with."""
+) -> tuple["Model", "TrainingOptions", "Grammar | None"]:
+    """The model, the options with the run's decoding, and the grammar to constrain the output with."""
+    from permalign.options.run import TrainingOptions
     from permalign.training.trained_run import TrainedRun, load_on_device
 
     if (Path(run) / "config.yaml").is_file():
         opened = TrainedRun(run, checkpoint, device=device)
         if constrained:
             opened.require_grammar()
-        return opened.model, opened.options.training.beam, opened.task.grammar if constrained else None
+        return opened.model, opened.options.training, opened.task.grammar if constrained else None
     if checkpoint or constrained:
         option = "--checkpoint" if checkpoint else "--constrained"
         raise PermalignError(f"{option} needs a run with a config.yaml, but {run} has none.")
-    return load_on_device(run, device), 1, None
+    return load_on_device(run, device), TrainingOptions(), None
 
 
 def _text(number: int, prediction: "Prediction | None", n_best: int, explain: bool) -> Iterator[str]:

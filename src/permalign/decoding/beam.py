@@ -23,12 +23,28 @@ class SearchSettings:
         max_length: the maximum length of an output; None lets the head choose one by the length of the sentence.
         max_operations: how many operations it may take to rank the candidates of one sentence by exact likelihoods;
             None for any number.
+        length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared; see
+            `normalised_score`.
     """
 
     beam: int = 1
     constraint: Constraint | None = None
     max_length: int | None = None
     max_operations: float | None = None
+    length_penalty: float = 0.0
+
+
+def normalised_score(score: float, length: int, length_penalty: float) -> float:
+    """Divide the log-probability of an output by a power of its length, END included.
+
+    Every further token makes an output less probable, so that a wide beam prefers outputs that are too short. An
+    exponent of 1 compares the mean log-probability of a token; 0 compares log-probabilities as they are.
+
+    >>> normalised_score(-6.0, length=2, length_penalty=1.0)
+    -2.0
+    """
+    divisor: float = (length + 1) ** length_penalty
+    return score / divisor
 
 
 @dataclass(frozen=True)
@@ -56,10 +72,14 @@ class _Search:
     prefixes: list[_Prefix]
     finished: list[Hypothesis] = field(default_factory=list)
 
-    def is_over(self, best_prefix: float, n_best: int) -> bool:
-        """Whether no prefix can still get among the best: an output is never more probable than its prefixes."""
-        ranked = sorted((hypothesis.score for hypothesis in self.finished), reverse=True)
-        return best_prefix == -torch.inf or (len(ranked) >= n_best and ranked[n_best - 1] >= best_prefix)
+    def is_over(self, best_prefix: float, n_best: int, length_penalty: float) -> bool:
+        """Whether no prefix can still get among the best.
+
+        An output is never more probable than its prefixes, and no longer than the maximum length.
+        """
+        ranked = sorted((_rank(hypothesis, length_penalty) for hypothesis in self.finished), reverse=True)
+        bound = normalised_score(best_prefix, self.max_length, length_penalty)
+        return best_prefix == -torch.inf or (len(ranked) >= n_best and ranked[n_best - 1] >= bound)
 
 
 def beam_search(
@@ -69,6 +89,7 @@ def beam_search(
     n_best: int = 1,
     constraint: Constraint | None = None,
     same_length: bool = False,
+    length_penalty: float = 0.0,
 ) -> list[list[Hypothesis]]:
     """Find the best outputs of every sentence, best first.
 
@@ -82,6 +103,7 @@ def beam_search(
         n_best: how many outputs to return at most; not above ``beam``.
         constraint: what may follow a prefix; None for anything.
         same_length: whether outputs have exactly their maximum length, so that a constraint can plan for it.
+        length_penalty: the exponent of `normalised_score`, by which finished outputs are compared.
     """
     if not 1 <= n_best <= beam:
         raise ValueError(
@@ -93,12 +115,19 @@ def beam_search(
     written = 0
     while active:
         scores = _allowed_scores(decoder.scores(), active, written, constraint, same_length)
-        rows, tokens, active = _advance(scores, active, beam, n_best, constraint)
+        rows, tokens, active = _advance(scores, active, beam, n_best, constraint, length_penalty)
         if active:
             device = scores.device
             decoder.extend(torch.tensor(rows, device=device), torch.tensor(tokens, device=device))
         written += 1
-    return [sorted(search.finished, key=lambda hypothesis: -hypothesis.score)[:n_best] for search in searches]
+    return [
+        sorted(search.finished, key=lambda hypothesis: -_rank(hypothesis, length_penalty))[:n_best]
+        for search in searches
+    ]
+
+
+def _rank(hypothesis: Hypothesis, length_penalty: float) -> float:
+    return normalised_score(hypothesis.score, len(hypothesis.tokens), length_penalty)
 
 
 def _allowed_scores(
@@ -124,7 +153,12 @@ def _allowed_scores(
 
 
 def _advance(
-    scores: Tensor, active: Sequence[_Search], beam: int, n_best: int, constraint: Constraint | None
+    scores: Tensor,
+    active: Sequence[_Search],
+    beam: int,
+    n_best: int,
+    constraint: Constraint | None,
+    length_penalty: float,
 ) -> tuple[list[int], list[int], list[_Search]]:
     """Choose continuations; returns the decoder's rows, the token to add to each, and the unfinished searches."""
     num_prefixes, vocab_size = scores.shape[1], scores.shape[2]
@@ -150,7 +184,7 @@ def _advance(
             extended.append(_Prefix((*prefix.tokens, token), state))
             parents.append(number * num_prefixes + parent)
             best_prefix = max(best_prefix, value)
-        if search.is_over(best_prefix, n_best):
+        if search.is_over(best_prefix, n_best, length_penalty):
             continue
         while len(extended) < beam:  # every sentence has the same number of rows
             extended.append(_Prefix(extended[-1].tokens, alive=False))

@@ -7,6 +7,7 @@ from math import log
 import torch
 from torch import Tensor
 
+from permalign.decoding.beam import normalised_score
 from permalign.structures import Derivation
 from permalign.text.batching import Batch, pad
 
@@ -48,20 +49,31 @@ def merge(searches: Sequence[Candidates]) -> Candidates:
     return merged
 
 
-def rescore(candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood) -> Candidates:
-    """Give all candidates of a batch of sentences their log-likelihood as score, and sort them by it."""
+def rescore(
+    candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood, length_penalty: float = 0.0
+) -> Candidates:
+    """Give all candidates of a batch of sentences their log-likelihood as score, and sort them by `rank`."""
     scores = iter(_scores(candidates, batch, log_likelihood))
     return [
         sorted(
             (replace(candidate, score=next(scores)) for candidate in of_sentence),
-            key=lambda candidate: -candidate.score,
+            key=lambda candidate: -rank(candidate, length_penalty),
         )
         for of_sentence in candidates
     ]
 
 
+def rank(candidate: Candidate, length_penalty: float) -> float:
+    """What candidates are compared by: the score, normalised by the length."""
+    return normalised_score(candidate.score, len(candidate.tokens), length_penalty)
+
+
 def rerank(
-    candidates: Candidates, batch: Batch, inverse_log_likelihood: LogLikelihood, weight: float
+    candidates: Candidates,
+    batch: Batch,
+    inverse_log_likelihood: LogLikelihood,
+    weight: float,
+    length_penalty: float = 0.0,
 ) -> Candidates:
     """Sort candidates by a noisy channel, ``log p(output | sentence) + weight * log p(sentence | output)``.
 
@@ -73,6 +85,7 @@ def rerank(
         batch: the sentences.
         inverse_log_likelihood: computes ``log p(sentence | output)`` of pairs.
         weight: the weight of the inverse model.
+        length_penalty: the exponent of the length by which ``log p(output | sentence)`` is divided.
     """
 
     def as_float(rows: Tensor, pairs: Batch) -> Tensor:
@@ -83,8 +96,10 @@ def rerank(
     for of_sentence in candidates:
         channel = [next(inverse) for _ in of_sentence]
         ranks = [
-            (candidate.score + weight * score if weight else candidate.score, candidate.score)
-            for candidate, score in zip(of_sentence, channel, strict=True)
+            (direct + weight * score if weight else direct, direct)
+            for direct, score in zip(
+                (rank(candidate, length_penalty) for candidate in of_sentence), channel, strict=True
+            )
         ]
         order = sorted(range(len(of_sentence)), key=ranks.__getitem__, reverse=True)
         reranked.append([of_sentence[index] for index in order])

@@ -36,6 +36,7 @@ def evaluate(
     examples: Sequence[Example],
     *,
     beam: int = 1,
+    length_penalty: float = 0.0,
     constrained: bool = False,
     batch_size: int = 64,
 ) -> Report:
@@ -48,6 +49,7 @@ def evaluate(
         task: the task that judges the predictions.
         examples: examples of the task, at least one.
         beam: the beam size; 1 is greedy search.
+        length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared.
         constrained: whether to allow only outputs of the task's grammar.
         batch_size: the number of sentences per batch; it does not change the predictions.
 
@@ -63,6 +65,7 @@ def evaluate(
     predictions = model.predict(
         [example.source for example in examples],
         beam=beam,
+        length_penalty=length_penalty,
         constraint=task.grammar if constrained else None,
         batch_size=batch_size,
     )

@@ -220,6 +220,7 @@ class Model(
         explain: bool = False,
         constraint: Grammar | AllowedWords | None = None,
         max_length: int | None = None,
+        length_penalty: float = 0.0,
         batch_size: int = 64,
         max_operations: float | None = None,
     ) -> list[Prediction]:
@@ -236,6 +237,8 @@ class Model(
                 no output at all (a tagging head, and no program of that length), the output is empty and its score
                 -inf.
             max_length: the maximum length of an output; None means 10 words more than twice the sentence.
+            length_penalty: outputs are compared by their log-probability divided by their length to this power; 0 for
+                the log-probability itself. Scores are log-probabilities in any case.
             batch_size: how many sentences to process at once.
             max_operations: how many operations it may take to rank the candidates of one sentence by their exact
                 likelihoods (see `likelihood_cost`); None for any number.
@@ -251,7 +254,13 @@ class Model(
         )
         words = split_words(sentences)
         require_not_empty(words)
-        settings = SearchSettings(beam, make_constraint(constraint, self.target), max_length, max_operations)
+        settings = SearchSettings(
+            beam,
+            make_constraint(constraint, self.target),
+            max_length,
+            max_operations=max_operations,
+            length_penalty=length_penalty,
+        )
         by_length = sorted(range(len(words)), key=lambda index: len(words[index]))
         predictions: dict[int, Prediction] = {}
         training = self.training
@@ -335,10 +344,14 @@ class Model(
             outputs = [len(candidate.tokens) for candidate in some]
             require_affordable(self.likelihood_cost, length, outputs, settings.max_operations)
         if not reading.beam_scores_are_exact:
-            candidates = rescore(candidates, batch, reading.log_likelihood)
+            candidates = rescore(candidates, batch, reading.log_likelihood, settings.length_penalty)
         if self.inverse_weight is not None:
             candidates = rerank(
-                candidates, batch, lambda _, pairs: self.inverse_log_likelihood(pairs), self.inverse_weight
+                candidates,
+                batch,
+                lambda _, pairs: self.inverse_log_likelihood(pairs),
+                self.inverse_weight,
+                settings.length_penalty,
             )
         best = [of_sentence[:n_best] or [Candidate((), -torch.inf)] for of_sentence in candidates]
         evidence: Sequence[Evidence | None] = [None] * len(best)

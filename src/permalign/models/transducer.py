@@ -242,7 +242,11 @@ class TransducerReading(Reading):
         head, lengths = self.model.head, self.batch.source_lengths
         max_lengths = [head.search_limit(length, settings.max_length) for length in lengths.tolist()]
         search = partial(
-            beam_search, beam=settings.beam, constraint=settings.constraint, same_length=head.preserves_length
+            beam_search,
+            beam=settings.beam,
+            constraint=settings.constraint,
+            same_length=head.preserves_length,
+            length_penalty=settings.length_penalty,
         )
         if self.model.reorderer.sums_over_orders:
             return search_over_orders(

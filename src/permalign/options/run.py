@@ -129,6 +129,12 @@ class TrainingOptions(Options):
         None, description="maximum number of dev examples to evaluate on, drawn once; null for all"
     )
     beam: PositiveInt = Field(1, description="beam size of the evaluations on dev")
+    length_penalty: float = Field(
+        0.0,
+        ge=0.0,
+        description="exponent of the length by which log-probabilities are divided when outputs are compared; 0 for "
+        "no normalisation, 1 for the mean over tokens",
+    )
     metric: str | None = Field(
         None, description="dev metric that decides which model is best; null for the task's main metric"
     )

@@ -113,7 +113,13 @@ class Session:
         )  # the objective that saved models have
         results: list[Any] = [None, None]
         if self.accelerator.is_main_process:
-            report = evaluate(self.core, self.setup.task, self.setup.dev, beam=training.beam)
+            report = evaluate(
+                self.core,
+                self.setup.task,
+                self.setup.dev,
+                beam=training.beam,
+                length_penalty=training.length_penalty,
+            )
             results = [report.metrics, self._processor_seconds()]
         metrics, cpu_seconds = broadcast_object_list(results)
         score = metrics[self.setup.metric]

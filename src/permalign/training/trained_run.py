@@ -73,11 +73,14 @@ class DecodingSettings:
         beam: the beam size; None for the run's own, ``training.beam``.
         constrained: whether to allow only outputs of the task's grammar.
         batch_size: the number of sentences per batch.
+        length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared;
+            None for the run's own, ``training.length_penalty``.
     """
 
     beam: int | None = None
     constrained: bool = False
     batch_size: int = 64
+    length_penalty: float | None = None
 
 
 class TrainedRun:
@@ -168,6 +171,11 @@ class TrainedRun:
         """The beam size."""
         return self.options.training.beam if decoding.beam is None else decoding.beam
 
+    def length_penalty(self, decoding: DecodingSettings) -> float:
+        """The exponent of the length by which log-probabilities are divided."""
+        own = self.options.training.length_penalty
+        return own if decoding.length_penalty is None else decoding.length_penalty
+
     def require_grammar(self) -> None:
         """Raise an error if outputs cannot be constrained by a grammar."""
         if self.task.grammar is None:
@@ -188,6 +196,7 @@ class TrainedRun:
             self.task,
             examples,
             beam=self.beam(decoding),
+            length_penalty=self.length_penalty(decoding),
             constrained=decoding.constrained,
             batch_size=decoding.batch_size,
         )
@@ -220,7 +229,9 @@ class TrainedRun:
 
     def _origin(self, split: str, decoding: DecodingSettings) -> dict[str, object]:
         """Everything that predictions depend on, as a JSON object."""
-        settings = asdict(replace(decoding, beam=self.beam(decoding)))
+        settings = asdict(
+            replace(decoding, beam=self.beam(decoding), length_penalty=self.length_penalty(decoding))
+        )
         del settings["batch_size"]
         task = json.loads(json.dumps(self.options.task, default=str))
         examples = fingerprint(

@@ -15,10 +15,10 @@ from permalign.text.codec import SPECIALS
 class SampledVocabulary:
     """A part of the vocabulary whose weighted exponentials estimate the normaliser of a softmax.
 
-    With ``w`` in the sample and ``log_weight(w)`` added to its logit, ``Z' = sum_w exp(logit(w) + log_weight(w))`` is an
-    unbiased estimate of the full sum ``Z``. Its logarithm is too small on average, by about half the relative variance
-    of ``Z'`` (Jensen's inequality), so likelihoods in training are slightly too large. Without training mode nothing is
-    sampled, and all probabilities are exact.
+    With ``w`` in the sample and ``log_weight(w)`` added to its logit, ``Z' = sum_w exp(logit(w) + log_weight(w))`` is
+    an unbiased estimate of the full sum ``Z``. Its logarithm is too small on average, by about half the relative
+    variance of ``Z'`` (Jensen's inequality), so likelihoods in training are slightly too large. Outside of training
+    nothing is sampled, and all probabilities are exact.
 
     Attributes:
         tokens: the distinct token ids of the sample, in increasing order.
