@@ -1,1 +1,1 @@
-"""Speed and memory, side by side in one run; ``make bench`` keeps them in ``benchmarks/results/core.json``."""
+"""Measurements of speed and memory; ``make bench`` runs them all and writes ``benchmarks/results/core.json``."""

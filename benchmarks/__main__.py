@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure everything (five minutes), print it, keep it, and bring all tables up to date."""
+"""``python -m benchmarks``: measure everything (five minutes), print and save the results, and update all tables."""
 
 import json
 import sys
@@ -10,32 +10,32 @@ from permalign import kernels
 
 
 def measurements() -> Iterator[list[Measurement]]:
-    """Every measurement, at its true size."""
-    small, large = reordering.Size(batch=16, words=25), reordering.Size(batch=8, words=41)
-    reordering.Problem(reordering.Size(2, 3)).slow()  # torch loads its libraries
+    """All measurements, at the sizes that the tables report."""
+    small, large = reordering.Size(batch=16, length=25), reordering.Size(batch=8, length=41)
+    reordering.Problem(reordering.Size(2, 3)).slow()  # torch loads its libraries at the first call
     yield reordering.against_the_paper(small, target=100, slow_times=3)
     yield reordering.against_the_paper(large, target=300, slow_times=2)
-    yield [reordering.growth(batch=8, words=40)]
-    yield [reordering.share_of_programs(small)]
-    yield [reordering.memory_of_one_sentence(words=500)]
-    yield labelled.compiled_against_portable(labelled.Size(batch=16, words=20), target=3)
-    yield [labelled.likelihood_seconds(labelled.Size(batch=16, words=41), target=1.0)]
+    yield [reordering.growth(batch=8, length=40)]
+    yield [reordering.dynamic_programs_against_scoring(small)]
+    yield [reordering.memory_of_one_sentence(length=500)]
+    yield labelled.compiled_against_portable(labelled.Size(batch=16, length=20), target=3)
+    yield [labelled.likelihood_seconds(labelled.Size(batch=16, length=41), target=1.0)]
     yield alignment.additive_against_full(alignment.Size())
     yield [
         transduction.seconds_of_likelihood(transduction.Size(32, 9, 5), target=0.015),
         transduction.seconds_of_likelihood(transduction.Size(32, 16, 16), target=1.0),
         transduction.seconds_of_likelihood(transduction.Size(16, 9, 5, labels=8), target=0.1),
     ]
-    yield processes.side_by_side(batch=16, words=25)
+    yield processes.compare_settings(batch=16, length=25)
     yield models.arithmetic_step()
     yield models.translation_step()
-    yield models.answers()
-    yield tasks.reading()
+    yield models.predictions()
+    yield tasks.data()
     yield [tasks.grammar_step(), *tasks.command_line()]
 
 
 def main() -> None:
-    """Measure, print and keep."""
+    """Measure everything, save the results, update the tables, and print them."""
     kernels.warm_up()
     rows = []
     for group in measurements():

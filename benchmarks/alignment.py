@@ -1,7 +1,8 @@
-"""The likelihood of monotone alignments through the additive softmax, against the softmax over the whole cube.
+"""The likelihood of SSNT's monotone alignments, with an additive softmax and with a full one.
 
-Both begin with the same two projections onto the vocabulary and end with the gradients in states, weights and
-emission logits; they differ only in how words are normalised.
+Both begin with the same two projections onto the vocabulary, and end with the gradients with respect to states, weights
+and emission logits. They differ only in how the probabilities of words are normalised: the full softmax computes a
+logit for every source cell, output step and word.
 """
 
 from typing import Literal, NamedTuple
@@ -15,24 +16,34 @@ from benchmarks.reordering import TOLERANCE
 from permalign import MonotoneAlignment
 from permalign.heads import additive_word_log_probs
 
-Way = Literal["additive", "full"]
+Softmax = Literal["additive", "full"]
 
 
 class Size(NamedTuple):
-    """Sentence pairs, source cells, target steps, words of the vocabulary, width of the states."""
+    """The sizes of a batch of sentence pairs.
+
+    Attributes:
+        batch: the number of pairs.
+        cells: I, the number of source cells.
+        steps: J, the number of output steps.
+        vocab_size: V, the size of the vocabulary.
+        width: the size of the states.
+    """
 
     batch: int = 32
     cells: int = 17
     steps: int = 18
-    words: int = 8800
+    vocab_size: int = 8800
     width: int = 256
 
 
 def full_word_log_probs(cell_logits: Tensor, step_logits: Tensor, targets: Tensor) -> Tensor:
-    """The slow twin of `additive_word_log_probs`: normalise every (cell, step) pair on its own."""
-    cube = (cell_logits[:, :, None] + step_logits[:, None]).log_softmax(-1)  # (batch, cells, steps, words)
-    wanted = targets[:, None, :, None].expand(-1, cube.shape[1], -1, -1)
-    return cube.gather(-1, wanted).squeeze(-1)
+    """The same as `additive_word_log_probs`, but with a softmax for every pair of a cell and a step."""
+    log_probs = (cell_logits[:, :, None] + step_logits[:, None]).log_softmax(
+        -1
+    )  # (batch, cells, steps, vocab)
+    indices = targets[:, None, :, None].expand(-1, log_probs.shape[1], -1, -1)
+    return log_probs.gather(-1, indices).squeeze(-1)
 
 
 class Problem:
@@ -42,10 +53,10 @@ class Problem:
         torch.manual_seed(0)
         self.cells = torch.randn(size.batch, size.cells, size.width)
         self.steps = torch.randn(size.batch, size.steps, size.width)
-        self.cell_weight, self.step_weight = torch.randn(2, size.words, size.width) / size.width**0.5
-        self.bias = torch.randn(size.words)
+        self.cell_weight, self.step_weight = torch.randn(2, size.vocab_size, size.width) / size.width**0.5
+        self.bias = torch.randn(size.vocab_size)
         self.emit_logits = torch.randn(size.batch, size.cells, size.steps)
-        self.targets = torch.randint(size.words, (size.batch, size.steps))
+        self.targets = torch.randint(size.vocab_size, (size.batch, size.steps))
         self.inputs = [
             tensor.requires_grad_()
             for tensor in (
@@ -58,9 +69,9 @@ class Problem:
             )
         ]
 
-    def likelihood(self, way: Way) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def likelihood(self, softmax: Softmax) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Log-likelihoods ``(batch,)``, and the gradients of their sum."""
-        log_probs_of = additive_word_log_probs if way == "additive" else full_word_log_probs
+        log_probs_of = additive_word_log_probs if softmax == "additive" else full_word_log_probs
         cell_logits = self.cells @ self.cell_weight.T
         step_logits = self.steps @ self.step_weight.T + self.bias
         word_log_probs = log_probs_of(cell_logits, step_logits, self.targets)
@@ -69,12 +80,12 @@ class Problem:
 
 
 def additive_against_full(size: Size, times: int = 5) -> list[Measurement]:
-    """How many times faster, and how many times less memory."""
+    """The speedup of the additive softmax, and its saving of memory; likelihoods that differ are an error."""
     problem = Problem(size)
-    differ = difference(problem.likelihood("additive")[0], problem.likelihood("full")[0])
-    if not differ <= TOLERANCE:
+    deviation = difference(problem.likelihood("additive")[0], problem.likelihood("full")[0])
+    if not deviation <= TOLERANCE:
         raise RuntimeError(
-            f"the two likelihoods differ by {differ:.2g}, more than {TOLERANCE:g}: there is nothing to compare. "
+            f"the two likelihoods differ by {deviation:.2g}, more than {TOLERANCE:g}, so times cannot be compared. "
             "Run the tests of permalign.heads."
         )
     seconds = best_seconds(
@@ -83,36 +94,42 @@ def additive_against_full(size: Size, times: int = 5) -> list[Measurement]:
             "full": (lambda: problem.likelihood("full"), times),
         }
     )
-    extra = {
-        way: processes.run("alignment_memory", way=way, **size._asdict())["extra bytes"]
-        for way in ("additive", "full")
+    extra_bytes = {
+        softmax: processes.run("alignment_memory", softmax=softmax, **size._asdict())["extra bytes"]
+        for softmax in ("additive", "full")
     }
-    label = f"B={size.batch}, I={size.cells}, J={size.steps}, V={size.words:,}"
+    label = f"SSNT, I={size.cells}, J={size.steps}, B={size.batch}, V={size.vocab_size:,}"
     return [
         Measurement(
             "ssnt-time",
-            f"{label}: SSNT faster than with the full softmax",
+            f"{label}: speedup of the additive softmax over the full one",
             seconds["full"] / seconds["additive"],
             "x",
             "at least",
             3.0,
-            {"full seconds": seconds["full"], "additive seconds": seconds["additive"], "difference": differ},
+            {
+                "full seconds": seconds["full"],
+                "additive seconds": seconds["additive"],
+                "difference": deviation,
+            },
         ),
         Measurement(
             "ssnt-memory",
-            f"{label}: SSNT, less peak memory",
-            extra["full"] / extra["additive"],
+            f"{label}: peak memory of the full softmax, relative to the additive one",
+            extra_bytes["full"] / extra_bytes["additive"],
             "x",
             "at least",
             5.0,
-            {f"{way} megabytes": size_ / MEGABYTE for way, size_ in extra.items()},
+            {f"{softmax} megabytes": count / MEGABYTE for softmax, count in extra_bytes.items()},
         ),
     ]
 
 
-def measure_memory(way: Way, **size: int) -> dict[str, float]:
-    """Inside a fresh process: one pass, and by how much its memory grew at most."""
-    Problem(Size(1, 2, 2, 4, 4)).likelihood(way)  # what is loaded once is not counted
+def measure_memory(softmax: Softmax, **size: int) -> dict[str, float]:
+    """Compute one likelihood, and measure the growth to peak memory (a job for a new process)."""
+    Problem(Size(1, 2, 2, 4, 4)).likelihood(
+        softmax
+    )  # so that what is loaded at the first call is not counted
     problem, before = Problem(Size(**size)), current_bytes()
-    problem.likelihood(way)
+    problem.likelihood(softmax)
     return {"extra bytes": peak_bytes() - before}

@@ -1,4 +1,4 @@
-"""How time and memory are measured, and what a measurement is."""
+"""How time and memory are measured, and what is recorded of a measurement."""
 
 import gc
 import os
@@ -23,16 +23,16 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Measurement:
-    """One number, what it says, and what it is meant to reach.
+    """One measured number, what it means, and its target.
 
     Attributes:
-        name: a short handle.
-        what: one line for a reader.
+        name: a short name, by which programs find it.
+        what: what was measured, in one line of a table.
         measured: the number.
-        unit: what it is counted in; ``x`` for a ratio.
-        goal: whether the target is a floor, a ceiling, or there is none.
-        target: the floor or ceiling.
-        details: the raw seconds and megabytes behind the number, and how far outputs differ.
+        unit: the unit of the number; ``x`` for a ratio.
+        goal: whether the target is a lower bound, an upper bound, or there is none.
+        target: the lower or upper bound.
+        details: the seconds and megabytes behind the number, and by how much outputs differ.
     """
 
     name: str
@@ -45,13 +45,13 @@ class Measurement:
 
     @property
     def met(self) -> bool:
-        """Whether the target is reached; without a target there is nothing to miss."""
+        """Whether the target is reached; true without a target."""
         if self.target is None:
             return True
         return self.measured >= self.target if self.goal == "at least" else self.measured <= self.target
 
     def as_json(self) -> dict[str, Any]:
-        """The measurement as it is kept, four significant digits to a number."""
+        """The measurement as it is saved, with four significant digits for each number."""
         return {
             "name": self.name,
             "what": self.what,
@@ -65,16 +65,18 @@ class Measurement:
 
 
 def rounded(number: float) -> float:
-    """To four significant digits."""
+    """The number, rounded to four significant digits."""
     return float(f"{number:.4g}")
 
 
 def best_seconds(calls: dict[str, tuple[Callable[[], object], int]]) -> dict[str, float]:
-    """The fastest of several calls of each contestant, who take turns so that a busy moment hits all of them.
+    """The seconds of the fastest of several calls of each function.
+
+    The functions take turns, so that a moment in which the machine is busy affects all of them. There are as many
+    rounds as the function with the fewest calls has; the calls of the others are spread over these rounds.
 
     Args:
-        calls: for every contestant, what to call and how often. Each takes its calls in as many turns as the
-            contestant with the fewest.
+        calls: by name, the functions to call and how often to call each.
     """
     rounds = min(times for _, times in calls.values())
     best = dict.fromkeys(calls, float("inf"))
@@ -88,22 +90,24 @@ def best_seconds(calls: dict[str, tuple[Callable[[], object], int]]) -> dict[str
     return best
 
 
-def difference(one: Tensor, other: Tensor) -> float:
-    """The largest difference of two tensors, relative where entries are larger than one."""
-    return ((one - other).abs() / other.abs().clamp(min=1)).max().item() if one.numel() else 0.0
+def difference(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference between two tensors, relative where the expected entry is larger than one."""
+    if not actual.numel():
+        return 0.0
+    return ((actual - expected).abs() / expected.abs().clamp(min=1)).max().item()
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had at once.
+    """The peak memory of this process.
 
-    From /proc where there is one: what ``getrusage`` reports there also counts the parent's memory, shared for the
-    moment between fork and exec.
+    It is read from /proc where that exists: there, ``getrusage`` also counts the memory of the parent process, which is
+    shared for a moment between fork and exec.
     """
     return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RUSAGE_UNIT
 
 
 def current_bytes() -> int:
-    """The memory this process has now (where /proc does not say: the most it has had)."""
+    """The memory that this process has now; its peak memory where there is no /proc."""
     return _status("VmRSS") or peak_bytes()
 
 
@@ -119,7 +123,7 @@ def _status(key: str) -> int | None:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """The machine, the versions and the commit that the numbers were measured on."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "commit": _git("rev-parse", "--short", "HEAD")

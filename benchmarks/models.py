@@ -1,4 +1,4 @@
-"""Whole models: a training step against the paper's method, how its time is spent, and how fast answers come."""
+"""Whole models: the time of a training step, what it is spent on, and the time of predictions."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,28 +19,28 @@ Options = dict[str, Any]
 
 
 def random_batch(
-    pairs: int, source_words: int, target_words: int, source_types: int, target_types: int
+    pairs: int, source_length: int, target_length: int, source_vocab_size: int, target_vocab_size: int
 ) -> tuple[Vocabulary, Vocabulary, Batch]:
-    """Vocabularies and one batch of random pairs of equal lengths."""
+    """Vocabularies (their sizes do not count special tokens) and one batch of random sentence pairs."""
     random = Random(0)
     source, target = (
-        Vocabulary([f"{side}{number}" for number in range(types)])
-        for side, types in (("s", source_types), ("t", target_types))
+        Vocabulary([f"{side}{number}" for number in range(size)])
+        for side, size in (("s", source_vocab_size), ("t", target_vocab_size))
     )
     examples = [
         Example(
-            tuple(random.choices(source.tokens[4:], k=source_words)),
-            tuple(random.choices(target.tokens[4:], k=target_words)),
-            str(place),
+            tuple(random.choices(source.tokens[4:], k=source_length)),
+            tuple(random.choices(target.tokens[4:], k=target_length)),
+            str(number),
         )
-        for place in range(pairs)
+        for number in range(pairs)
     ]
     (batch,) = Batches(examples, source, target, 10**9, shuffle=False)
     return source, target, batch
 
 
 def training_step(model: Transducer, batch: Batch) -> Callable[[], None]:
-    """Forward, backward and Adam."""
+    """A function that does one training step: forward, backward and Adam's update."""
     optimiser = torch.optim.Adam(model.parameters())
 
     def step() -> None:
@@ -52,7 +52,7 @@ def training_step(model: Transducer, batch: Batch) -> Callable[[], None]:
 
 
 def arithmetic_options(width: int = 256, hidden: int = 1024) -> Options:
-    """The authors' model, without dropout: one linear layer on reordered embeddings, expected permutations."""
+    """The model of the paper's authors without dropout: expected permutations, and a linear layer on embeddings."""
     reorderer = {
         "kind": "separable",
         "objective": "soft",
@@ -73,8 +73,8 @@ def arithmetic_options(width: int = 256, hidden: int = 1024) -> Options:
     }
 
 
-class _AsThePaper(nn.Module):
-    """The model's own reorderer, with the paper's method in place of the kernels."""
+class _PaperReorderer(nn.Module):
+    """The model's own reorderer, but with the paper's method in place of the kernels."""
 
     sums_over_orders = False
 
@@ -83,40 +83,40 @@ class _AsThePaper(nn.Module):
         self.reorderer = reorderer
 
     def forward(self, source: Tensor, lengths: Tensor, states: Tensor) -> Reordering:
-        read = self.reorderer.source_encoder(source, lengths, add_boundaries=True)
+        encoded = self.reorderer.source_encoder(source, lengths, add_boundaries=True)
         scorer = self.reorderer.scorer
-        matrix = slow_twin(read, scorer.first, scorer.second).expected_matrix
+        matrix = slow_twin(encoded, scorer.first, scorer.second).expected_matrix
         return Reordering(matrix @ states, matrix=matrix)
 
 
-def arithmetic_step(pairs: int = 16, words: int = 25, options: Options | None = None) -> list[Measurement]:
-    """A training step with our kernels against one with the paper's method; the reorderer's share of ours."""
-    source, target, batch = random_batch(pairs, words, words, 16, 16)
+def arithmetic_step(pairs: int = 16, length: int = 25, options: Options | None = None) -> list[Measurement]:
+    """A training step with our kernels and one with the paper's method, and the share of reordering in ours."""
+    source, target, batch = random_batch(pairs, length, length, 16, 16)
     options = options or arithmetic_options()
     fast, slow = Transducer(options, source, target), Transducer(options, source, target)
-    slow.reorderer = _AsThePaper(slow.reorderer)
-    states = torch.randn(pairs, words + 2, fast.reorderer.source_encoder.hidden_size, requires_grad=True)
+    slow.reorderer = _PaperReorderer(slow.reorderer)
+    states = torch.randn(pairs, length + 2, fast.reorderer.source_encoder.hidden_size, requires_grad=True)
     seconds = best_seconds(
         {
-            "slow": (training_step(slow, batch), 2),
-            "fast": (training_step(fast, batch), 10),
+            "paper": (training_step(slow, batch), 2),
+            "permalign": (training_step(fast, batch), 10),
             "reordering": (lambda: reorder(fast.reorderer.scorer, states), 10),
         }
     )
     return [
         Measurement(
-            "arithmetic step",
-            f"a training step of the arithmetic model, {pairs} x {words} words, against the paper's method",
-            seconds["slow"] / seconds["fast"],
+            "arithmetic-step",
+            f"training step of the arithmetic model, n={length}, B={pairs}: speedup over the paper's method",
+            seconds["paper"] / seconds["permalign"],
             "x",
             "at least",
             30.0,
-            seconds,
+            {f"{name} seconds": value for name, value in seconds.items()},
         ),
         Measurement(
-            "reorderer's share",
-            "of that step, spent in scoring splits and summing over reorderings",
-            seconds["reordering"] / seconds["fast"],
+            "arithmetic-reordering",
+            "training step of the arithmetic model: share of scoring splits and summing over reorderings",
+            seconds["reordering"] / seconds["permalign"],
             "x",
             "at most",
             0.5,
@@ -149,13 +149,13 @@ def translation_options(width: int = 256) -> Options:
 
 
 def translation_step(
-    pairs: int = 64, source_words: int = 9, target_words: int = 12, types: int = 8_800, width: int = 256
+    pairs: int = 64, length: int = 9, target_length: int = 12, vocab_size: int = 8_800, width: int = 256
 ) -> list[Measurement]:
-    """A training step on a batch of English-Japanese size, and where its time goes."""
-    source, target, batch = random_batch(pairs, source_words, target_words, types, types)
+    """A training step on a batch of the size of English-Japanese, and the shares of its parts."""
+    source, target, batch = random_batch(pairs, length, target_length, vocab_size, vocab_size)
     model = Transducer(translation_options(width), source, target)
     step = training_step(model, batch)
-    states = torch.randn(pairs, source_words, width, requires_grad=True)
+    states = torch.randn(pairs, length, width, requires_grad=True)
 
     def head_alone() -> None:
         model.train()
@@ -179,21 +179,25 @@ def translation_step(
             "adam": (update_alone, 5),
         }
     )
-    what = f"a ReMoto-SSNT training step, {pairs} pairs of {source_words} and {target_words} words, V = {types:,}"
+    what = "training step of ReMoto on SSNT"
+    size = f"n={length}, m={target_length}, B={pairs}, V={vocab_size:,}"
     parts = {"head": "the head", "reorderer": "the reorderer", "adam": "Adam's update"}
-    shares = {what: seconds[name] / seconds["step"] for name, what in parts.items()}
     return [
-        Measurement("translation step", what, seconds["step"], "s", "at most", 0.4, seconds),
+        Measurement("translation-step", f"{what}, {size}", seconds["step"], "s", "at most", 0.4, seconds),
         *(
-            Measurement(f"its {name}", f"of that step, spent in {name}", share, "x")
-            for name, share in shares.items()
+            Measurement(
+                f"translation-{name}", f"{what}: share of {part}", seconds[name] / seconds["step"], "x"
+            )
+            for name, part in parts.items()
         ),
     ]
 
 
-def answers(sentences: int = 512, words: int = 9, types: int = 50, width: int = 256) -> list[Measurement]:
-    """Predictions of GeoQuery's size, beam 5: many at once, and one alone."""
-    source, target, batch = random_batch(sentences, words, 1, 200, types)
+def predictions(
+    sentences: int = 512, length: int = 9, vocab_size: int = 50, width: int = 256
+) -> list[Measurement]:
+    """Predictions for sentences of the size of GeoQuery's with beam 5: many at once, and a single one."""
+    source, target, batch = random_batch(sentences, length, 1, 200, vocab_size)
     torch.manual_seed(0)
     model = Transducer(translation_options(width), source, target).eval()
     inputs = [example.source for example in batch.examples]
@@ -203,14 +207,22 @@ def answers(sentences: int = 512, words: int = 9, types: int = 50, width: int = 
             "single": (lambda: model.predict(inputs[:1], beam=5, max_length=8), 10),
         }
     )
+    what = f"SSNT with beam 5, n={length}, outputs of at most 8 words"
     return [
         Measurement(
-            "answers",
-            f"sentences of {words} words answered in a second, SSNT with beam 5, outputs of up to 8 words",
+            "predictions",
+            f"{what}: predictions per second",
             sentences / seconds["batch"],
             "/s",
             "at least",
             200.0,
         ),
-        Measurement("one answer", "one such sentence alone", 1e3 * seconds["single"], "ms", "at most", 50.0),
+        Measurement(
+            "single-prediction",
+            f"{what}: time of a single prediction",
+            1e3 * seconds["single"],
+            "ms",
+            "at most",
+            50.0,
+        ),
     ]

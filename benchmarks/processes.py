@@ -1,7 +1,7 @@
-"""Fresh processes: for memory that nothing else has touched, and for two programs at once on one machine.
+"""Measurements in new processes: of peak memory, which nothing else has raised, and of several programs at once.
 
-A process is started with a job's name and keyword arguments, says ``ready`` when it has loaded everything, and then
-answers every line it reads by doing the job once and writing one line of JSON.
+A process is started with the name of a job and its arguments, and prints ``ready`` once it has loaded everything.
+For every line that it then reads, it does the job once and prints the result as one line of JSON.
 """
 
 import json
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from benchmarks.measuring import ROOT, Measurement
 
-Answer = dict[str, float]
+Result = dict[str, float]
 
 
 class Setting(NamedTuple):
-    """Some processes at once: how many threads each has, and what its threads do while they wait."""
+    """Processes that run at once: the number of threads of each, and ``OMP_WAIT_POLICY``."""
 
     threads: tuple[int, ...]
     wait_policy: str | None = None
@@ -27,14 +27,14 @@ class Setting(NamedTuple):
 
 SETTINGS = {
     "1 process with 2 threads": Setting((2,)),
-    "2 processes with 1 thread each, against 1 with 2": Setting((1, 1)),
-    "2 processes with 2 threads each, against 1 with 2": Setting((2, 2)),
-    "the same 2, OMP_WAIT_POLICY=PASSIVE": Setting((2, 2), "PASSIVE"),
+    "2 processes with 1 thread each": Setting((1, 1)),
+    "2 processes with 2 threads each": Setting((2, 2)),
+    "2 processes with 2 threads each and OMP_WAIT_POLICY=PASSIVE": Setting((2, 2), "PASSIVE"),
 }
 
 
 class Job:
-    """One fresh process; as a context it ends the process on leaving."""
+    """A new process that does one kind of job; it ends when the context is left."""
 
     def __init__(self, name: str, arguments: dict[str, object], **environment: str) -> None:
         self.process = subprocess.Popen(
@@ -50,18 +50,18 @@ class Job:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.process.communicate()  # no more lines for it: it ends
+        self.process.communicate()  # closes its standard input, so that it ends
 
     def wait_until_ready(self) -> None:
-        """Wait until it has loaded everything."""
+        """Wait until the process has loaded everything."""
         self._line()
 
     def start(self) -> None:
-        """Let it do its job once."""
+        """Start doing the job once."""
         print("go", file=self.process.stdin, flush=True)
 
-    def answer(self) -> Answer:
-        """Wait for what it found."""
+    def result(self) -> Result:
+        """Wait for the result of the job."""
         return json.loads(self._line())
 
     def _line(self) -> str:
@@ -69,23 +69,23 @@ class Job:
         if not line:
             code = self.process.wait()
             raise RuntimeError(
-                f"a benchmark's process ended with exit code {code}; its own message is above."
+                f"the process of a benchmark ended with exit code {code}; its error message is printed above."
             )
         return line
 
 
-def run(name: str, **arguments: object) -> Answer:
-    """Do a job once in a fresh process."""
+def run(name: str, **arguments: object) -> Result:
+    """Do a job once in a new process."""
     with Job(name, arguments) as job:
         job.wait_until_ready()
         job.start()
-        return job.answer()
+        return job.result()
 
 
-def side_by_side(seconds: float = 1.5, rounds: int = 3, **size: int) -> list[Measurement]:
-    """Sentences a second of two processes at once, against those of one process with two threads.
+def compare_settings(seconds: float = 1.5, rounds: int = 3, **size: int) -> list[Measurement]:
+    """The throughput of two processes at once, relative to that of one process with two threads.
 
-    The settings take turns, and the best round of each counts; who does not have the turn waits for a line.
+    The settings take turns, and the best round of each counts. The processes of the other settings wait meanwhile.
     """
     best = dict.fromkeys(SETTINGS, 0.0)
     with ExitStack() as stack:
@@ -103,16 +103,16 @@ def side_by_side(seconds: float = 1.5, rounds: int = 3, **size: int) -> list[Mea
             for name, group in groups.items():
                 for job in group:
                     job.start()
-                together = sum(job.answer()["sentences per second"] for job in group)
-                best[name] = max(best[name], together)
-    (reference, one), *others = best.items()
+                throughput = sum(job.result()["sentences per second"] for job in group)
+                best[name] = max(best[name], throughput)
+    (reference, reference_throughput), *others = best.items()
     return [
         Measurement(
             f"processes-{number}",
-            f"n={size['words']}, B={size['batch']}: throughput of {name}",
-            throughput / one,
+            f"n={size['length']}, B={size['batch']}: throughput of {name}, relative to {reference}",
+            throughput / reference_throughput,
             "x",
-            details={f"{reference}: sentences/s": one, f"{name}: sentences/s": throughput},
+            details={f"{reference}: sentences/s": reference_throughput, f"{name}: sentences/s": throughput},
         )
         for number, (name, throughput) in enumerate(others, 1)
     ]
@@ -125,8 +125,8 @@ def _throughput_job(setting: Setting, threads: int, seconds: float, size: dict[s
     return Job("throughput", {"seconds": seconds, **size}, **environment)
 
 
-def measure_throughput(seconds: float, **size: int) -> Answer:
-    """Inside the fresh process: as many passes as fit into the time."""
+def measure_throughput(seconds: float, **size: int) -> Result:
+    """Do as many passes as fit into a time (a job for a new process)."""
     from benchmarks.reordering import Problem, Size
 
     problem, passes = Problem(Size(**size)), 0
@@ -138,8 +138,8 @@ def measure_throughput(seconds: float, **size: int) -> Answer:
     return {"sentences per second": passes * problem.size.batch / spent}
 
 
-def jobs() -> dict[str, Callable[..., Answer]]:
-    """What a fresh process can be asked to do."""
+def jobs() -> dict[str, Callable[..., Result]]:
+    """The jobs that a new process can do, by name."""
     from benchmarks import alignment, reordering
 
     return {
@@ -150,7 +150,7 @@ def jobs() -> dict[str, Callable[..., Answer]]:
 
 
 def main(name: str, arguments: str) -> None:
-    """Load, say so, and work whenever told to."""
+    """Load everything, print ``ready``, and do the job once for every line of standard input."""
     from benchmarks.reordering import Problem, Size
 
     job = jobs()[name]

@@ -1,7 +1,7 @@
-"""Scoring, inside and expected matrix against the paper's method; how they grow; what they need.
+"""Scoring, inside and expected matrix: against the paper's method, by length of the sentence, and in memory.
 
-Everywhere one pass is forward and backward: the gradients of a random linear function of the expected matrix, plus
-the log-partition, in the states and all four parameters of the scorer.
+A pass is always forward and backward: a random linear function of the expected matrix, plus the log-partition, and its
+gradients with respect to the states and all four parameters of the scorer.
 """
 
 from typing import NamedTuple
@@ -21,16 +21,23 @@ GIGABYTE = 1e9
 
 
 class Size(NamedTuple):
-    """Of one batch: sentences, words in each, width of the states, hidden units of the scorer."""
+    """The sizes of a batch and of a scorer.
+
+    Attributes:
+        batch: the number of sentences.
+        length: the length of every sentence.
+        width: the size of the states.
+        hidden: the number of hidden units of the scorer.
+    """
 
     batch: int
-    words: int
+    length: int
     width: int = 256
     hidden: int = 1024
 
 
 class Pass(NamedTuple):
-    """What one pass computes."""
+    """The results of one pass."""
 
     outputs: tuple[Tensor, ...]
     gradients: tuple[Tensor, ...]
@@ -43,25 +50,25 @@ class Problem:
         torch.manual_seed(0)
         self.size = size
         self.scorer = SplitScorer(size.width, size.hidden, dropout)
-        self.states = torch.randn(size.batch, size.words + 2, size.width, requires_grad=True)
-        self.direction = torch.randn(size.batch, size.words, size.words)
+        self.states = torch.randn(size.batch, size.length + 2, size.width, requires_grad=True)
+        self.direction = torch.randn(size.batch, size.length, size.length)
 
     def fast(self) -> Pass:
-        """The way of permalign."""
+        """One pass of our method."""
         scores = self.scorer(self.states)
         distribution = SeparablePermutation(scores)
         return self._finish(scores, distribution.log_partition(), distribution.expected_matrix())
 
     def slow(self) -> Pass:
-        """The way of the paper."""
+        """One pass of the paper's method."""
         return self._finish(*slow_twin(self.states, self.scorer.first, self.scorer.second))
 
     def scoring(self) -> tuple[Tensor, ...]:
-        """The scorer alone."""
+        """The scorer alone, with its gradients."""
         return self._gradients(self.scorer(self.states).sum())
 
-    def programs(self, scores: Tensor) -> tuple[Tensor, ...]:
-        """The dynamic programs alone: inside and expected matrix of given scores."""
+    def dynamic_programs(self, scores: Tensor) -> tuple[Tensor, ...]:
+        """The dynamic programs alone: inside and expected matrix of given scores, with gradients."""
         matrix = SeparablePermutation(scores).expected_matrix()
         return torch.autograd.grad((matrix * self.direction).sum(), scores)
 
@@ -77,26 +84,26 @@ class Problem:
 def against_the_paper(
     size: Size, target: float, slow_times: int = 2, fast_times: int = 20
 ) -> list[Measurement]:
-    """How many times faster than the paper's method, with and without dropout; refuses to compare unequal outputs."""
-    problem, dropped = Problem(size), Problem(size, dropout=0.1)
-    kept: list[Pass] = []
+    """The speedup over the paper's method, with and without dropout; outputs that differ are an error."""
+    problem, with_dropout = Problem(size), Problem(size, dropout=0.1)
+    last_slow_pass: list[Pass] = []
 
     def slow() -> None:
-        kept[:] = [problem.slow()]
+        last_slow_pass[:] = [problem.slow()]
 
     seconds = best_seconds(
         {
             "paper": (slow, slow_times),
             "permalign": (problem.fast, fast_times),
-            "dropout": (dropped.fast, fast_times),
+            "dropout": (with_dropout.fast, fast_times),
         }
     )
-    details = {"paper seconds": seconds["paper"], **agreement(problem.fast(), kept[0])}
-    label = f"n={size.words}, B={size.batch}"
+    details = {"paper seconds": seconds["paper"], **agreement(problem.fast(), last_slow_pass[0])}
+    label = f"n={size.length}, B={size.batch}"
     return [
         Measurement(
-            f"paper-{size.words}",
-            f"{label}: faster than the paper's method",
+            f"paper-{size.length}",
+            f"{label}: speedup over the paper's method",
             seconds["paper"] / seconds["permalign"],
             "x",
             "at least",
@@ -104,8 +111,8 @@ def against_the_paper(
             details | {"permalign seconds": seconds["permalign"]},
         ),
         Measurement(
-            f"paper-{size.words}-dropout",
-            f"{label}: the same, with dropout on our side",
+            f"paper-{size.length}-dropout",
+            f"{label}: speedup over the paper's method, ours with dropout",
             seconds["paper"] / seconds["dropout"],
             "x",
             details={"paper seconds": seconds["paper"], "permalign seconds": seconds["dropout"]},
@@ -114,74 +121,77 @@ def against_the_paper(
 
 
 def agreement(fast: Pass, slow: Pass) -> dict[str, float]:
-    """How far two passes differ; more than the tolerance ends the run.
+    """By how much two passes differ; more than the tolerance is an error.
 
-    Gradients in single precision differ where a hidden unit lies so close to zero that rounding decides on which side
-    of the kink it falls: rarely, but then by its whole share. They are compared by their norms.
+    Gradients in single precision differ where a hidden unit is so close to zero that rounding decides whether the ReLU
+    passes it. This is rare, but then the gradients of that unit differ entirely; so gradients are compared by norms.
     """
     outputs = max(map(difference, fast.outputs, slow.outputs))
     gradients = max(
-        (torch.linalg.vector_norm(one - other) / torch.linalg.vector_norm(other)).item()
-        for one, other in zip(fast.gradients, slow.gradients, strict=True)
+        (torch.linalg.vector_norm(ours - theirs) / torch.linalg.vector_norm(theirs)).item()
+        for ours, theirs in zip(fast.gradients, slow.gradients, strict=True)
     )
     if not (outputs <= TOLERANCE and gradients <= GRADIENT_TOLERANCE):
         raise RuntimeError(
             f"the two methods differ by {outputs:.2g} in their outputs and by {gradients:.2g} in their gradients, "
-            f"more than {TOLERANCE:g} and {GRADIENT_TOLERANCE:g}: there is nothing to compare. "
+            f"more than {TOLERANCE:g} and {GRADIENT_TOLERANCE:g}, so their times cannot be compared. "
             "Run the tests of permalign.kernels."
         )
     return {"difference of outputs": outputs, "difference of gradients": gradients}
 
 
-def growth(batch: int, words: int, times: int = 8, **widths: int) -> Measurement:
-    """What doubling the length costs."""
-    short, long = (Problem(Size(batch, length, **widths)) for length in (words, 2 * words))
+def growth(batch: int, length: int, times: int = 8, **widths: int) -> Measurement:
+    """By which factor the time of a pass grows when the length doubles."""
+    short, long = (Problem(Size(batch, n, **widths)) for n in (length, 2 * length))
     seconds = best_seconds({"short": (short.fast, times), "long": (long.fast, times)})
     return Measurement(
         "doubling",
-        f"from n={words} to n={2 * words}, B={batch}: cost of doubling",
+        f"from n={length} to n={2 * length}, B={batch}: increase in time",
         seconds["long"] / seconds["short"],
         "x",
         "at most",
         17.0,
-        {f"seconds at {words}": seconds["short"], f"seconds at {2 * words}": seconds["long"]},
+        {f"seconds at {length}": seconds["short"], f"seconds at {2 * length}": seconds["long"]},
     )
 
 
-def share_of_programs(size: Size, times: int = 20) -> Measurement:
-    """The time of the dynamic programs as a share of the scoring's."""
+def dynamic_programs_against_scoring(size: Size, times: int = 20) -> Measurement:
+    """The time of the dynamic programs, relative to that of scoring."""
     problem = Problem(size)
     scores = problem.scorer(problem.states).detach().requires_grad_()
     seconds = best_seconds(
-        {"scoring": (problem.scoring, times), "programs": (lambda: problem.programs(scores), times)}
+        {
+            "scoring": (problem.scoring, times),
+            "dynamic programs": (lambda: problem.dynamic_programs(scores), times),
+        }
     )
     return Measurement(
-        "programs",
-        f"n={size.words}, B={size.batch}: inside and expected matrix, share of scoring's time",
-        seconds["programs"] / seconds["scoring"],
+        "dynamic-programs",
+        f"n={size.length}, B={size.batch}: time of inside and expected matrix, relative to scoring",
+        seconds["dynamic programs"] / seconds["scoring"],
         "x",
         "at most",
         0.2,
-        {"scoring seconds": seconds["scoring"], "programs seconds": seconds["programs"]},
+        {f"{name} seconds": value for name, value in seconds.items()},
     )
 
 
-def memory_of_one_sentence(words: int, **widths: int) -> Measurement:
-    """The peak memory of a fresh process that takes one sentence forward and backward."""
-    answer = processes.run("reordering_memory", batch=1, words=words, **widths)
+def memory_of_one_sentence(length: int, **widths: int) -> Measurement:
+    """The peak memory of a new process that does one pass over a single sentence."""
+    result = processes.run("reordering_memory", batch=1, length=length, **widths)
     return Measurement(
         "long",
-        f"n={words}, one sentence: peak memory of the process",
-        answer["peak bytes"] / GIGABYTE,
+        f"n={length}, one sentence: peak memory of the process",
+        result["peak bytes"] / GIGABYTE,
         "GB",
         "at most",
         4.0,
-        {"seconds": answer["seconds"], "megabytes before": answer["bytes before"] / MEGABYTE},
+        {"seconds": result["seconds"], "megabytes before": result["bytes before"] / MEGABYTE},
     )
 
 
 def measure_memory(**size: int) -> dict[str, float]:
-    """Inside the fresh process: one pass, and the most memory the process has had."""
+    """Do one pass, and measure the peak memory of the process (a job for a new process)."""
     problem, before = Problem(Size(**size)), current_bytes()
     seconds = best_seconds({"pass": (problem.fast, 1)})["pass"]
     return {"peak bytes": peak_bytes(), "bytes before": before, "seconds": seconds}

@@ -1,9 +1,8 @@
-"""The paper's method as its authors run it: the baseline of every ratio, and the oracle of the fast path.
+"""The paper's method as in its authors' code: the baseline of ratios, and a reference for the outputs of our method.
 
-One Python loop over spans and, inside, one over splits. Every split has its own concatenated span
-representations and its own pass through the multi-layer perceptron; every span sums block matrices of its
-parts, weighted by the rules, from the narrowest to the widest, which is O(n^5). Everything is batched over
-sentences of one length, and autograd does the rest.
+It is a Python loop over spans with a loop over splits inside. For every split, representations of spans are joined and
+passed through the multi-layer perceptron; for every span, from the narrowest to the widest, block matrices of its parts
+are summed, weighted by the rules, which is O(n^5). Sentences of a batch have one length; gradients come from autograd.
 """
 
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 
 class SlowResult(NamedTuple):
-    """What the fast path is compared with."""
+    """The outputs of the paper's method."""
 
     scores: Tensor  # (batch, split, rule), packed by width
     log_partition: Tensor  # (batch,)
@@ -23,11 +22,13 @@ class SlowResult(NamedTuple):
 def slow_twin(states: Tensor, first: nn.Linear, second: nn.Linear) -> SlowResult:
     """Scores, log-partition and expected matrix of a batch of sentences of one length.
 
-    ``states`` are ``(batch, n + 2, width)``, of a bidirectional LSTM over BOS, the sentence and EOS; the
-    first half of the width is the forward direction's. ``first`` leads from two spans to the hidden units,
-    ``second`` from there to the two rules.
+    Args:
+        states: ``(batch, n + 2, width)``, the states of a bidirectional LSTM over BOS, the sentence and EOS; the first
+            half of the width belongs to the forward direction.
+        first: the layer from the representations of two spans to the hidden units.
+        second: the layer from the hidden units to the scores of the two rules.
     """
-    batch, words = states.shape[0], states.shape[1] - 2
+    batch, length = states.shape[0], states.shape[1] - 2
     forward, backward = states.chunk(2, dim=-1)
 
     def span(start: int, end: int) -> Tensor:
@@ -36,10 +37,10 @@ def slow_twin(states: Tensor, first: nn.Linear, second: nn.Linear) -> SlowResult
         return torch.cat([left_to_right, right_to_left], dim=-1)  # (batch, width)
 
     scores = []
-    beta = {(start, start + 1): states.new_zeros(batch) for start in range(words)}
-    expected = {(start, start + 1): states.new_ones(batch, 1, 1) for start in range(words)}
-    for width in range(2, words + 1):
-        for start in range(words - width + 1):
+    beta = {(start, start + 1): states.new_zeros(batch) for start in range(length)}
+    expected = {(start, start + 1): states.new_ones(batch, 1, 1) for start in range(length)}
+    for width in range(2, length + 1):
+        for start in range(length - width + 1):
             end = start + width
             options, blocks = [], []
             for middle in range(start + 1, end):
@@ -55,14 +56,14 @@ def slow_twin(states: Tensor, first: nn.Linear, second: nn.Linear) -> SlowResult
                 rule[:, None, None] * block for rule, block in zip(rules.unbind(-1), blocks, strict=True)
             )
     packed = torch.stack(scores, dim=1) if scores else states.new_zeros(batch, 0, 2)
-    return SlowResult(packed, beta[0, words], expected[0, words])
+    return SlowResult(packed, beta[0, length], expected[0, length])
 
 
 def two_blocks(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """``[[A, 0], [0, B]]`` for the straight rule and ``[[0, B], [A, 0]]`` for the inverted one."""
     size = left.shape[-1] + right.shape[-1]
     straight, inverted = (left.new_zeros(left.shape[0], size, size) for _ in range(2))
-    cut, turn = left.shape[-1], right.shape[-1]
-    straight[:, :cut, :cut], straight[:, cut:, cut:] = left, right
-    inverted[:, turn:, :cut], inverted[:, :turn, cut:] = left, right
+    left_size, right_size = left.shape[-1], right.shape[-1]
+    straight[:, :left_size, :left_size], straight[:, left_size:, left_size:] = left, right
+    inverted[:, right_size:, :left_size], inverted[:, :right_size, left_size:] = left, right
     return straight, inverted

@@ -1,4 +1,4 @@
-"""The measurements as tables: in the terminal, in the README between its markers, and in results/speed.md.
+"""The measurements as tables: in the terminal, between two markers in the README, and in results/speed.md.
 
 ``python -m benchmarks.table`` rewrites the tables and the plot of costs from ``results/core.json``.
 """
@@ -28,24 +28,24 @@ def number(row: dict[str, Any], key: str) -> str:
 
 
 def target(row: dict[str, Any]) -> str:
-    """What the number is meant to reach."""
+    """The target of a row, such as ``at least 100x``; empty if there is none."""
     return "" if row["target"] is None else f"{row['goal']} {number(row, 'target')}"
 
 
 def plain(results: dict[str, Any]) -> str:
-    """All rows for the terminal."""
+    """All rows as text for a terminal."""
     rows = [
         (row["what"], number(row, "measured"), target(row), "" if row["met"] else "MISSED")
         for row in results["measurements"]
     ]
-    wide = max(len(row[0]) for row in rows)
-    lines = [f"{what:<{wide}}  {measured:>8}  {goal:<15} {missed}" for what, measured, goal, missed in rows]
-    head = f"{'WHAT':<{wide}}  {'MEASURED':>8}  TARGET"
-    return "\n".join(line.rstrip() for line in [head, *lines])
+    width = max(len(row[0]) for row in rows)
+    lines = [f"{what:<{width}}  {measured:>8}  {goal:<15} {missed}" for what, measured, goal, missed in rows]
+    header = f"{'WHAT':<{width}}  {'MEASURED':>8}  TARGET"
+    return "\n".join(line.rstrip() for line in [header, *lines])
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """All rows for the README, and the machine below them."""
+    """All rows as a Markdown table, with the machine below it."""
     machine = results["machine"]
     lines = ["| what | measured | target |", "|---|---:|---|"]
     lines += [
@@ -61,15 +61,17 @@ def markdown(results: dict[str, Any]) -> str:
 
 def with_table(readme: str, results: dict[str, Any]) -> str:
     """The README with an updated table."""
-    before, found, rest = readme.partition(BEGIN)
-    _, closed, after = rest.partition(END)
-    if not (found and closed):
-        raise ValueError(f"README.md has lost its markers: the table stands between {BEGIN} and {END}.")
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(
+            f"README.md has no markers for the table of benchmarks. Put it between {BEGIN} and {END}."
+        )
     return f"{before}{BEGIN}\n{markdown(results)}\n{END}{after}"
 
 
 def page(results: dict[str, Any]) -> str:
-    """All rows as a page of the results, with what missed its target."""
+    """All rows as a page of the results, with a list of missed targets."""
     missed = [
         f"- {row['what']}: {number(row, 'measured')}" for row in results["measurements"] if not row["met"]
     ]
@@ -88,7 +90,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def write_all() -> None:
-    """Bring the tables and the picture up to date with the results."""
+    """Update the tables and the plot from the saved results."""
     results = json.loads(RESULTS.read_text("utf-8"))
     README.write_text(with_table(README.read_text("utf-8"), results), "utf-8")
     SPEED.write_text(page(results), "utf-8")

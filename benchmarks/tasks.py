@@ -1,4 +1,4 @@
-"""How long tasks take to read and generate, grammars to step, and the command line to answer."""
+"""The time to generate and to read data, to advance a grammar by one token, and to start the command line."""
 
 import os
 import subprocess
@@ -14,32 +14,33 @@ from permalign.tasks.translation import EnglishJapanese
 PROGRAM = ["count", "state", "loc_1", "place", "higher_2", "highest", "place", "loc_2", "city"]
 
 
-def reading() -> list[Measurement]:
-    """Seconds to generate arithmetic, and to read en-ja where its files are (``PERMALIGN_DATA``)."""
+def data() -> list[Measurement]:
+    """The time to generate the arithmetic task, and to read en-ja if ``PERMALIGN_DATA`` has its files."""
     calls = {"arithmetic": (generate_arithmetic, 3)}
     folder = os.environ.get("PERMALIGN_DATA")
     if folder and (Path(folder) / "en-ja").is_dir():
         calls["en-ja"] = (lambda: EnglishJapanese(folder).examples("iid/train"), 3)
     seconds = best_seconds(calls)
-    what = {
-        "arithmetic": ("generating all splits of arithmetic", 5.0),
-        "en-ja": ("reading the 50,000 pairs of en-ja", 3.0),
+    rows = {
+        "arithmetic": ("generating all data splits of the arithmetic task", 5.0),
+        "en-ja": ("reading the 50,000 sentence pairs of en-ja", 3.0),
     }
-    return [
-        Measurement(name, what[name][0], measured, "s", "at most", what[name][1])
-        for name, measured in seconds.items()
-    ]
+    measurements = []
+    for name, measured in seconds.items():
+        what, target = rows[name]
+        measurements.append(Measurement(f"{name}-data", what, measured, "s", "at most", target))
+    return measurements
 
 
 def generate_arithmetic() -> None:
-    """Every split, at a depth the paper did not have."""
+    """Generate every split, with deeper expressions than in the paper."""
     task = Arithmetic(seed=2, depth=10)
     for split in task.splits:
         task.examples(split)
 
 
 def grammar_step() -> Measurement:
-    """Microseconds for one token of a GeoQuery program: what may follow, and the state after it."""
+    """The time for one token of a GeoQuery program: finding the tokens that may follow, and advancing by one."""
     grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
 
     def walk() -> None:
@@ -50,12 +51,12 @@ def grammar_step() -> Measurement:
 
     seconds = best_seconds({"walk": (walk, 50)})["walk"] / len(PROGRAM)
     return Measurement(
-        "grammar step", "one token of a constrained output", 1e6 * seconds, "µs", "at most", 50.0
+        "grammar-step", "grammar constraint: time per output token", 1e6 * seconds, "µs", "at most", 50.0
     )
 
 
 def command_line() -> list[Measurement]:
-    """Seconds for ``permalign --help``, and to import the public names with torch."""
+    """The time of ``permalign --help``, and of importing a public name that needs torch."""
     programs = {
         "help": [sys.executable, "-m", "permalign.cli", "--help"],
         "import": [sys.executable, "-c", "from permalign import SeparablePermutation"],
@@ -66,6 +67,6 @@ def command_line() -> list[Measurement]:
     }
     seconds = best_seconds(calls)
     return [
-        Measurement("help", "permalign --help answers", seconds["help"], "s", "at most", 1.0),
-        Measurement("import", "importing the package with torch", seconds["import"], "s"),
+        Measurement("help", "time of `permalign --help`", seconds["help"], "s", "at most", 1.0),
+        Measurement("import", "importing permalign with torch", seconds["import"], "s"),
     ]

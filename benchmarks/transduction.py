@@ -1,4 +1,4 @@
-"""Exact transduction: likelihoods over all orders and segmentations, with gradients, plain and with labels."""
+"""Exact transduction: likelihoods summed over all orders and segmentations, with gradients, with and without labels."""
 
 from typing import NamedTuple
 
@@ -13,12 +13,20 @@ from permalign.structures import LabelledSynchronousPermutation
 
 
 class Size(NamedTuple):
-    """Sentence pairs, source tokens, output words, words of the longest segment, labels (0 for none)."""
+    """The sizes of a batch of sentence pairs.
+
+    Attributes:
+        batch: the number of pairs.
+        length: n, the length of every source.
+        target_length: m, the length of every output.
+        max_segment_length: L, the length of the longest segment.
+        labels: K, the number of labels; 0 for trees without labels.
+    """
 
     batch: int
-    tokens: int
-    words: int
-    longest: int = 4
+    length: int
+    target_length: int
+    max_segment_length: int = 4
     labels: int = 0
 
 
@@ -27,13 +35,14 @@ class Problem:
 
     def __init__(self, size: Size) -> None:
         torch.manual_seed(0)
-        splits = torch.randn(size.batch, split_count(size.tokens), 2)
-        words = torch.randn(size.batch, size.tokens, size.words + 1, size.longest + 1)
+        splits = torch.randn(size.batch, split_count(size.length), 2)
+        shape = size.batch, size.length, size.target_length + 1, size.max_segment_length + 1
+        segments = -3 * torch.randn(shape).abs()
         grammar = []
         if size.labels:
-            shapes = (2, size.labels, size.labels, size.labels), (size.batch, size.tokens, size.labels)
+            shapes = (2, size.labels, size.labels, size.labels), (size.batch, size.length, size.labels)
             grammar = [torch.randn(shape) for shape in shapes]
-        self.inputs = [tensor.requires_grad_() for tensor in (splits, -3 * words.abs(), *grammar)]
+        self.inputs = [tensor.requires_grad_() for tensor in (splits, segments, *grammar)]
 
     def likelihood(self) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Log-likelihoods ``(batch,)``, and the gradients of their sum."""
@@ -48,24 +57,26 @@ class Problem:
 
 
 def seconds_of_likelihood(size: Size, target: float, times: int = 10) -> Measurement:
-    """How long one takes; refuses to measure what the portable kernels do not confirm."""
-    few = Problem(size._replace(batch=1))
+    """The time of a batch of likelihoods; if the portable kernels give another likelihood, it is an error."""
+    single = Problem(size._replace(batch=1))
     with kernels.backend("portable"):
-        confirmed = few.likelihood()[0]
-    differ = difference(few.likelihood()[0], confirmed)
-    if not differ <= TOLERANCE:
+        expected = single.likelihood()[0]
+    deviation = difference(single.likelihood()[0], expected)
+    if not deviation <= TOLERANCE:
         raise RuntimeError(
-            f"the two likelihoods differ by {differ:.2g}, more than {TOLERANCE:g}: there is nothing to measure. "
-            "Run the tests of permalign.kernels."
+            f"compiled and portable kernels differ by {deviation:.2g} in the likelihood, more than {TOLERANCE:g}, so "
+            "its time is not measured. Run the tests of permalign.kernels."
         )
     seconds = best_seconds({"likelihood": (Problem(size).likelihood, times)})["likelihood"]
-    labels = f", K={size.labels}" if size.labels else ""
+    numbers = f"n={size.length}, m={size.target_length}, B={size.batch}, L={size.max_segment_length}"
+    if size.labels:
+        numbers += f", K={size.labels}"
     return Measurement(
-        f"transduction-{size.tokens}x{size.words}{'-labelled' if size.labels else ''}",
-        f"B={size.batch}, n={size.tokens}, m={size.words}, L={size.longest}{labels}: exact transduction with gradients",
+        f"transduction-{size.length}x{size.target_length}{'-labelled' if size.labels else ''}",
+        f"exact transduction, {numbers}: likelihood with gradients",
         1e3 * seconds,
         "ms",
         "at most",
         1e3 * target,
-        {"difference": differ},
+        {"difference": deviation},
     )

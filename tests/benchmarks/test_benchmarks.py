@@ -5,44 +5,44 @@ import torch
 from benchmarks import alignment, labelled, models, processes, reordering, table, tasks, transduction
 from benchmarks.measuring import Measurement, best_seconds, current_bytes, machine, peak_bytes
 
-TINY = reordering.Size(batch=2, words=5, width=8, hidden=16)
-TINY_PAIRS = alignment.Size(batch=2, cells=3, steps=4, words=11, width=8)
+TINY = reordering.Size(batch=2, length=5, width=8, hidden=16)
+TINY_PAIRS = alignment.Size(batch=2, cells=3, steps=4, vocab_size=11, width=8)
 
 
-def test_the_fast_path_and_the_papers_method_agree():
+def test_our_method_and_the_papers_agree():
     problem = reordering.Problem(TINY)
-    differ = reordering.agreement(problem.fast(), problem.slow())
-    assert differ["difference of outputs"] <= 1e-6
-    assert differ["difference of gradients"] <= 1e-5
+    differences = reordering.agreement(problem.fast(), problem.slow())
+    assert differences["difference of outputs"] <= 1e-6
+    assert differences["difference of gradients"] <= 1e-5
 
 
 def test_unequal_outputs_are_not_compared():
     fast, slow = reordering.Problem(TINY).fast(), reordering.Problem(TINY).slow()
     wrong = slow._replace(outputs=tuple(output + 1e-4 for output in slow.outputs))
-    with pytest.raises(RuntimeError, match="nothing to compare"):
+    with pytest.raises(RuntimeError, match="cannot be compared"):
         reordering.agreement(fast, wrong)
     wrong = slow._replace(gradients=tuple(gradient * 1.01 for gradient in slow.gradients))
-    with pytest.raises(RuntimeError, match="nothing to compare"):
+    with pytest.raises(RuntimeError, match="cannot be compared"):
         reordering.agreement(fast, wrong)
 
 
-def test_the_papers_method_is_slower():
-    plain, dropped = reordering.against_the_paper(TINY, target=1, slow_times=2, fast_times=4)
-    for measurement in (plain, dropped):
+def test_a_speedup_is_the_ratio_of_its_seconds():
+    plain, with_dropout = reordering.against_the_paper(TINY, target=1, slow_times=2, fast_times=4)
+    for measurement in (plain, with_dropout):
         details = measurement.details
         assert measurement.measured == details["paper seconds"] / details["permalign seconds"]
     assert plain.details["difference of outputs"] <= 1e-5
 
 
 def test_growth_and_share_are_ratios_of_their_seconds():
-    growth = reordering.growth(batch=1, words=3, times=2, width=8, hidden=16)
+    growth = reordering.growth(batch=1, length=3, times=2, width=8, hidden=16)
     assert growth.measured == growth.details["seconds at 6"] / growth.details["seconds at 3"]
-    share = reordering.share_of_programs(TINY, times=2)
-    assert share.measured == share.details["programs seconds"] / share.details["scoring seconds"]
+    share = reordering.dynamic_programs_against_scoring(TINY, times=2)
+    assert share.measured == share.details["dynamic programs seconds"] / share.details["scoring seconds"]
 
 
-def test_labelled_trees_on_both_paths():
-    size = labelled.Size(batch=2, words=5, labels=3)
+def test_labelled_trees_on_both_backends():
+    size = labelled.Size(batch=2, length=5, labels=3)
     for measurement in labelled.compiled_against_portable(size, slow_times=1, fast_times=1):
         details = measurement.details
         assert measurement.measured == details["portable seconds"] / details["compiled seconds"]
@@ -50,22 +50,24 @@ def test_labelled_trees_on_both_paths():
 
 
 @pytest.mark.parametrize("labels", [0, 3])
-def test_likelihoods_of_transduction_are_confirmed_and_measured(labels, monkeypatch):
-    size = transduction.Size(batch=2, tokens=3, words=4, longest=2, labels=labels)
+def test_likelihoods_of_transduction_are_checked_and_measured(labels, monkeypatch):
+    size = transduction.Size(batch=2, length=3, target_length=4, max_segment_length=2, labels=labels)
     measurement = transduction.seconds_of_likelihood(size, target=60.0, times=1)
     assert measurement.met
     assert measurement.details["difference"] <= 1e-5
     monkeypatch.setattr(transduction, "TOLERANCE", -1.0)
-    with pytest.raises(RuntimeError, match="nothing to measure"):
+    with pytest.raises(RuntimeError, match="not measured"):
         transduction.seconds_of_likelihood(size, target=60.0, times=1)
 
 
-def test_unequal_paths_of_labelled_trees_are_not_compared(monkeypatch):
-    right = labelled.Problem.inside
+def test_backends_that_differ_on_labelled_trees_are_not_compared(monkeypatch):
+    inside = labelled.Problem.inside
     monkeypatch.setattr(
-        labelled.Problem, "inside", lambda self, path: [x + (path == "compiled") for x in right(self, path)]
+        labelled.Problem,
+        "inside",
+        lambda self, backend: [x + (backend == "compiled") for x in inside(self, backend)],
     )
-    with pytest.raises(RuntimeError, match="nothing to compare"):
+    with pytest.raises(RuntimeError, match="cannot be compared"):
         labelled.compiled_against_portable(labelled.Size(2, 3, 2))
 
 
@@ -73,22 +75,22 @@ def test_additive_and_full_softmax_agree_in_values_and_gradients():
     problem = alignment.Problem(TINY_PAIRS)
     additive, full = problem.likelihood("additive"), problem.likelihood("full")
     torch.testing.assert_close(additive[0], full[0])
-    for one, other in zip(additive[1], full[1], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    for ours, theirs in zip(additive[1], full[1], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("measure", "arguments", "answers"),
+    ("measure", "arguments", "keys"),
     [
         (reordering.measure_memory, TINY._asdict(), {"peak bytes", "bytes before", "seconds"}),
-        (alignment.measure_memory, {"way": "full", **TINY_PAIRS._asdict()}, {"extra bytes"}),
+        (alignment.measure_memory, {"softmax": "full", **TINY_PAIRS._asdict()}, {"extra bytes"}),
         (processes.measure_throughput, {"seconds": 0.01, **TINY._asdict()}, {"sentences per second"}),
     ],
 )
-def test_what_fresh_processes_do(measure, arguments, answers):
-    answer = measure(**arguments)
-    assert set(answer) == answers
-    assert all(value >= 0 for value in answer.values())
+def test_the_jobs_of_new_processes(measure, arguments, keys):
+    result = measure(**arguments)
+    assert set(result) == keys
+    assert all(value >= 0 for value in result.values())
     assert measure in processes.jobs().values()
 
 
@@ -97,11 +99,11 @@ def test_two_processes_at_once(monkeypatch):
     monkeypatch.setattr(
         processes, "SETTINGS", {"one": processes.Setting((1,)), "two": processes.Setting((1, 1), "PASSIVE")}
     )
-    (ratio,) = processes.side_by_side(seconds=0.01, rounds=2, **TINY._asdict())
+    (ratio,) = processes.compare_settings(seconds=0.01, rounds=2, **TINY._asdict())
     assert ratio.measured == ratio.details["two: sentences/s"] / ratio.details["one: sentences/s"] > 0
 
 
-def test_a_fresh_process_answers():
+def test_a_new_process_returns_a_result():
     assert processes.run("throughput", seconds=0.01, **TINY._asdict())["sentences per second"] > 0
 
 
@@ -111,7 +113,7 @@ def test_a_process_that_fails_is_reported(capfd):
     assert "no such job" in capfd.readouterr().err
 
 
-def test_contestants_take_turns():
+def test_functions_take_turns():
     calls = []
     seconds = best_seconds(
         {"slow": (lambda: calls.append("s"), 2), "fast": (lambda: calls.append("f"), 5)},
@@ -120,7 +122,7 @@ def test_contestants_take_turns():
     assert set(seconds) == {"slow", "fast"}
 
 
-def test_memory_that_is_touched_is_counted():
+def test_memory_that_was_written_to_is_counted():
     before = peak_bytes()
     held = bytearray(b"x" * 300_000_000)
     assert peak_bytes() >= max(before, current_bytes() - 1, len(held))
@@ -130,11 +132,11 @@ def test_memory_that_is_touched_is_counted():
     ("goal", "target", "met"),
     [("at least", 3.0, False), ("at least", 2.0, True), ("at most", 2.0, True), ("at most", 1.0, False)],
 )
-def test_a_target_is_a_floor_or_a_ceiling(goal, target, met):
+def test_a_target_is_a_lower_or_an_upper_bound(goal, target, met):
     assert Measurement("name", "what", 2.0, "x", goal, target).met is met
 
 
-def test_without_a_target_there_is_nothing_to_miss():
+def test_without_a_target_none_is_missed():
     assert Measurement("name", "what", 2.0, "x").met
 
 
@@ -165,14 +167,14 @@ def test_a_readme_without_markers_is_refused():
 
 def test_whole_models_are_measured():
     ours, share = models.arithmetic_step(2, 4, models.arithmetic_options(width=8, hidden=16))
-    assert ours.measured == ours.details["slow"] / ours.details["fast"]
+    assert ours.measured == ours.details["paper seconds"] / ours.details["permalign seconds"]
     assert share.measured > 0
-    step, *parts = models.translation_step(2, 3, 4, types=20, width=8)
+    step, *parts = models.translation_step(2, 3, 4, vocab_size=20, width=8)
     assert step.measured == step.details["step"]
     assert [part.unit for part in parts] == ["x"] * 3
-    many, one = models.answers(4, 3, types=10, width=8)
+    many, single = models.predictions(4, 3, vocab_size=10, width=8)
     assert many.measured > 0
-    assert one.measured > 0
+    assert single.measured > 0
 
 
 def test_the_model_with_the_papers_method_computes_the_same():
@@ -180,7 +182,7 @@ def test_the_model_with_the_papers_method_computes_the_same():
     torch.manual_seed(0)
     model = models.Transducer(models.arithmetic_options(width=8, hidden=16), source, target)
     fast = model.loss(batch).total
-    model.reorderer = models._AsThePaper(model.reorderer)
+    model.reorderer = models._PaperReorderer(model.reorderer)
     torch.testing.assert_close(model.loss(batch).total, fast)
 
 
