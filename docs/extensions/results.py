@@ -11,7 +11,7 @@ from sphinx.util.docutils import SphinxDirective
 from extensions.tables import table
 from permalign.evaluation.significance import Spread
 from permalign.reproduction.records import RUNS, RunStore
-from permalign.reproduction.summary import CellResult, summarise
+from permalign.reproduction.summary import CellResult, summarize
 from permalign.reproduction.tables import get_table
 
 RECORDS = Path(__file__).parents[2] / "results" / RUNS
@@ -19,7 +19,7 @@ RECORDS = Path(__file__).parents[2] / "results" / RUNS
 
 def read_results(name: str, settings: Iterable[str] = ()) -> dict[str, CellResult]:
     """The results of a table's cells, by name; ``settings`` are options that all of its runs have changed."""
-    return summarise(get_table(name), RunStore(RECORDS).read(), settings)
+    return summarize(get_table(name), RunStore(RECORDS).read(), settings)
 
 
 def shown(spread: Spread | None, paper: float | None) -> str:

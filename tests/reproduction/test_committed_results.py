@@ -9,7 +9,7 @@ import pytest
 from permalign.reproduction.records import RUNS, RunStore
 from permalign.reproduction.report import as_markdown
 from permalign.reproduction.run_list import write_run_list
-from permalign.reproduction.summary import summarise
+from permalign.reproduction.summary import summarize
 from permalign.reproduction.tables import TABLES, get_table
 from permalign.training.experiments import experiment_names
 
@@ -27,7 +27,7 @@ def records():
 @pytest.fixture(scope="module")
 def results(records):
     """The results of tables 2 and 3."""
-    return {name: summarise(get_table(name), records) for name in ("table2", "table3")}
+    return {name: summarize(get_table(name), records) for name in ("table2", "table3")}
 
 
 def settings_of(page):
@@ -41,7 +41,7 @@ def test_tables_are_what_the_records_give(name, records):
     page = (RESULTS / f"{name}.md").read_text("utf-8")
     settings = settings_of(page)
     table = get_table(name)
-    assert page == as_markdown(table, summarise(table, records, settings), settings)
+    assert page == as_markdown(table, summarize(table, records, settings), settings)
 
 
 def test_the_list_of_runs_is_what_the_records_give(records, tmp_path):

@@ -43,8 +43,8 @@ def test_cells_that_share_a_run_are_one_job_and_seeds_come_one_after_the_other(t
 def test_wrong_options_are_reported_before_anything_runs(tmp_path):
     plan, _ = plan_of(small_table(tmp_path), tmp_path, settings=["training.max_stepz=1"])
     assert plan.jobs == []
-    assert set(plan.impossible) == {"good/plain", "good/greedy", "bad/plain"}
-    assert "did you mean training.max_steps?" in plan.impossible["good/plain"]
+    assert set(plan.invalid) == {"good/plain", "good/greedy", "bad/plain"}
+    assert "did you mean training.max_steps?" in plan.invalid["good/plain"]
 
 
 def test_a_failure_stops_no_other_run_and_finished_runs_are_not_repeated(tmp_path):
@@ -106,7 +106,7 @@ def test_control_c_saves_runs_and_they_resume_exactly(tmp_path, uninterrupted):
     outcome = run_jobs(plan.jobs, 1)
     thread.join()
     assert outcome.interrupted
-    assert outcome.left == [job.key.name]
+    assert outcome.unfinished == [job.key.name]
     assert 10 <= step_of(job) < 150
     assert store.find(job.key.name) is None
 
@@ -118,7 +118,7 @@ def test_control_c_saves_runs_and_they_resume_exactly(tmp_path, uninterrupted):
 def test_runs_beyond_the_budget_are_left(tmp_path):
     plan, _ = plan_of(small_table(tmp_path), tmp_path, "good/plain", seeds=(0, 1, 2))
     outcome = run_jobs(plan.jobs, 1, minutes=0.0)
-    assert outcome.left == [job.key.name for job in plan.jobs]
+    assert outcome.unfinished == [job.key.name for job in plan.jobs]
     assert not outcome.interrupted
 
 
@@ -131,7 +131,7 @@ def test_a_process_ends_with_its_parent_and_holds_the_lock_of_its_run(tmp_path):
     try:
         wait_for_step(job, 5)
         other = run_jobs([job], 1)
-        assert (other.left, other.failed) == ([job.key.name], [])
+        assert (other.unfinished, other.failed) == ([job.key.name], [])
         process.stdin.close()
         assert process.wait(60) == INTERRUPTED
     finally:

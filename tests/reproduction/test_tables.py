@@ -9,7 +9,7 @@ from permalign.reproduction.plots import cost_by_length, plot_cost, plot_systems
 from permalign.reproduction.records import RunKey
 from permalign.reproduction.report import as_markdown, write_report
 from permalign.reproduction.run_list import write_run_list
-from permalign.reproduction.summary import p_values, summarise
+from permalign.reproduction.summary import p_values, summarize
 from permalign.reproduction.tables import TABLES, get_table
 from permalign.reproduction.worker import Job
 
@@ -75,7 +75,7 @@ def test_a_table_shows_means_and_what_was_not_run(tmp_path):
     records = by_run(
         record_of(good, 0, [True, False, False, False]), record_of(good, 1, [True, True, True, False])
     )
-    text = as_markdown(table, summarise(table, records), ())
+    text = as_markdown(table, summarize(table, records), ())
     assert "| A system that works | 50.0 ± 35.4, *50.0* | not run |" in text
     assert "| One that does not † | not run |  |" in text
     assert "4.0" in text  # minutes of two runs and their evaluations
@@ -86,8 +86,8 @@ def test_a_table_shows_means_and_what_was_not_run(tmp_path):
 def test_another_config_is_another_run(tmp_path):
     table = small_table(tmp_path)
     records = by_run(record_of(table.by_name["good/plain"], 0, [True], settings=["training.max_steps=7"]))
-    assert not summarise(table, records)["good/plain"].records
-    assert summarise(table, records, ["training.max_steps=7"])["good/plain"].records
+    assert not summarize(table, records)["good/plain"].records
+    assert summarize(table, records, ["training.max_steps=7"])["good/plain"].records
 
 
 def test_the_list_of_runs_has_every_config_with_the_mean_of_its_seeds_and_its_failures(tmp_path):
@@ -112,7 +112,7 @@ def test_systems_are_tested_against_the_best_baseline(tmp_path):
         record_of(table.by_name["good/plain"], 0, [False] * 5 + [True]),
         record_of(table.by_name["bad/plain"], 0, [True] * 6),
     )
-    best, by_row = p_values(table, summarise(table, records), table.columns[0])
+    best, by_row = p_values(table, summarize(table, records), table.columns[0])
     assert best == "good"
     assert by_row == {"bad": 2 / 2**5}
     page = write_report(table, records, tmp_path).read_text()
@@ -129,7 +129,7 @@ def test_plots_are_written_where_there_is_something_to_show(tmp_path):
     )
     assert [path.name for path in write_plots(table2, records, tmp_path)] == ["depth.png"]
     assert [path.name for path in write_plots(table3, records, tmp_path)] == ["temp.png"]
-    assert plot_systems(tmp_path / "none.png", table3, summarise(table3, records), ["en-iid"]) is None
+    assert plot_systems(tmp_path / "none.png", table3, summarize(table3, records), ["en-iid"]) is None
 
 
 def test_cost_by_length_is_read_from_the_benchmarks(tmp_path, request):

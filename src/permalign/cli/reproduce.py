@@ -96,14 +96,14 @@ def _print_list(cells: "Sequence[Cell]", num_seeds: int, plan: "Plan") -> None:
     width = max(len(cell.name) for cell in cells)
     for cell in cells:
         done = len(plan.done.get(cell.name, []))
-        state = "cannot be run" if cell.name in plan.impossible else f"{done} of {num_seeds} seeds"
+        state = "cannot be run" if cell.name in plan.invalid else f"{done} of {num_seeds} seeds"
         typer.echo(f"{cell.name:{width}}  {state:13}  {' '.join([cell.experiment, *cell.settings])}")
 
 
 def _run(plan: "Plan", processes: int | None, budget: float | None) -> "Outcome":
     from permalign.reproduction.grid import default_processes, run_jobs
 
-    for name, reason in plan.impossible.items():
+    for name, reason in plan.invalid.items():
         typer.echo(f"cannot be run: {name}: {reason}", err=True)
     typer.echo(f"{plan.num_done} results are recorded, {len(plan.jobs)} runs are missing.", err=True)
     return run_jobs(
@@ -128,10 +128,10 @@ def _write(table: "Table", store: "RunStore", folder: Path, settings: list[str])
 
 def _report_unfinished(plan: "Plan", outcome: "Outcome") -> None:
     """Say which runs are not finished, and set the exit code."""
-    if outcome.left:
-        typer.echo(f"{len(outcome.left)} runs are left; the same command resumes them.", err=True)
+    if outcome.unfinished:
+        typer.echo(f"{len(outcome.unfinished)} runs are left; the same command resumes them.", err=True)
     if outcome.interrupted:
         raise KeyboardInterrupt
-    if outcome.failed or plan.impossible:
-        typer.echo(f"{len(outcome.failed) + len(plan.impossible)} could not be run; see above.", err=True)
+    if outcome.failed or plan.invalid:
+        typer.echo(f"{len(outcome.failed) + len(plan.invalid)} could not be run; see above.", err=True)
         raise typer.Exit(1)

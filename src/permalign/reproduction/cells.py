@@ -1,4 +1,4 @@
-"""The parts of a table: rows, columns, and cells with the evaluation behind each."""
+"""Tables, and what they consist of: rows, columns, and cells, each with an evaluation."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ class Evaluation:
     """How a trained model is evaluated.
 
     Attributes:
-        split: the split whose examples it answers.
-        settings: changes of the task's options, such as ``task.depth=8``.
-        decoding: how the reorderer chooses an order; None for the model's own choice.
+        split: the split that the model is evaluated on.
+        settings: changes to the task's options, such as ``task.depth=8``.
+        decoding: how the reorderer chooses an order; None for the option ``reorderer.decoding`` of the model.
         beam: the beam size.
-        constrained: whether outputs are constrained to the task's grammar.
-        explained: how many examples to keep with the reordered input and the segments behind the output, instead of
-            measuring metrics; 0 to measure metrics.
+        constrained: whether to allow only outputs of the task's grammar.
+        explained: the number of examples to record with their reordered source and their segments, instead of
+            computing metrics; 0 to compute metrics.
     """
 
     split: str
@@ -31,7 +31,7 @@ class Evaluation:
 
     @property
     def variant(self) -> str:
-        """The decoding settings in one word, which also names the folder of predictions.
+        """The decoding settings in one word, which is also the name of the folder of predictions.
 
         >>> Evaluation("len/test", decoding="greedy", constrained=True).variant
         'greedy-constrained'
@@ -46,19 +46,19 @@ class Evaluation:
 
     @property
     def key(self) -> str:
-        """Identifies the evaluation among those of a run."""
+        """The name of the evaluation, unique among the evaluations of a run."""
         return f"{self.split} {self.variant}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A system.
+    """A row of a table: a system.
 
     Attributes:
-        key: its name on the command line.
-        title: its name in the table.
-        ours: whether it is ours rather than the paper's.
-        baseline: whether it is one of the baselines that other systems are tested against.
+        key: the name of the system on the command line.
+        title: the name of the system in the table.
+        ours: whether the system is new, and not in the paper.
+        baseline: whether the system is one of the baselines that other systems are compared with.
     """
 
     key: str
@@ -69,11 +69,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """A task under a condition.
+    """A column of a table: a task under a condition.
 
     Attributes:
-        key: its name on the command line.
-        title: its name in the table.
+        key: the name of the column on the command line.
+        title: the heading of the column in the table.
     """
 
     key: str
@@ -82,15 +82,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """A system on a task.
+    """A cell of a table: a system, trained and evaluated on a task.
 
     Attributes:
-        row: the key of the system's row.
+        row: the key of the row.
         column: the key of the column.
-        experiment: the experiment that is trained.
-        settings: the options it changes, as ``option=value``.
+        experiment: the name of the experiment that is trained.
+        settings: changes to the options of the experiment, as ``option=value``.
         evaluation: how the trained model is evaluated.
-        paper: the paper's number, if it has one.
+        paper: the number in the paper; None if the paper has none.
     """
 
     row: str
@@ -102,7 +102,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Its name on the command line."""
+        """The name of the cell on the command line, ``ROW/COLUMN``."""
         return f"{self.row}/{self.column}"
 
 
@@ -111,14 +111,14 @@ class Table:
     """A grid of cells.
 
     Attributes:
-        name: its name on the command line.
-        title: its heading.
-        metrics: the metrics it reports; the first one is shown beside the paper's numbers.
+        name: the name of the table on the command line.
+        title: the heading of the table.
+        metrics: the metrics that the table reports; the first one is that of the paper's numbers.
         rows: the systems.
-        columns: the tasks.
+        columns: the tasks and conditions.
         cells: the cells, in the order in which they are run.
-        seeds: the seeds of each cell, unless others are asked for.
-        notes: paragraphs that a reader needs in order to understand the numbers.
+        seeds: the seeds with which each cell is run by default.
+        notes: paragraphs that explain the numbers.
     """
 
     name: str
@@ -132,17 +132,17 @@ class Table:
 
     @cached_property
     def by_name(self) -> dict[str, Cell]:
-        """The cells by name."""
+        """All cells by their names."""
         return {cell.name: cell for cell in self.cells}
 
     def cell(self, row: Row, column: Column) -> Cell | None:
-        """The cell of a row and a column, if the table has it."""
+        """The cell of a row and a column; None if the table has no such cell."""
         return self.by_name.get(f"{row.key}/{column.key}")
 
     def select(self, patterns: Iterable[str]) -> Sequence[Cell]:
-        """The cells that match any of the patterns, in the table's order; all cells if there is no pattern.
+        """Select the cells that match any of the patterns, in the order of the table; without patterns, all cells.
 
-        A pattern is ``ROW/COLUMN``, where either may contain ``*``, or a row for all of its cells.
+        A pattern is ``ROW/COLUMN``, where both may contain ``*``, or just ``ROW`` for all cells of a row.
         """
         patterns = [pattern if "/" in pattern else f"{pattern}/*" for pattern in patterns]
         for pattern in patterns:

@@ -1,8 +1,8 @@
-"""Run a grid of cells in several processes of one thread each; a grid that was stopped can be resumed.
+"""Run the cells of a table in several processes; if this is interrupted, it can be resumed.
 
-Two processes of one thread are faster than one process of two (see `benchmarks.processes`), so there is one for each
-core. The first seed of all cells comes before the second seed of any, so a grid that is stopped early has all cells
-with the first seed rather than some cells with all seeds.
+There is one process with a single thread for each core, because that is faster than one process with several threads
+(see `benchmarks.processes`). All cells are run with the first seed before any cell is run with the second one, so that
+an interrupted grid has results for all cells rather than all seeds of a few cells.
 """
 
 import os
@@ -22,7 +22,7 @@ from permalign.reproduction.records import RunKey, RunStore
 from permalign.reproduction.worker import BUSY, Job
 
 STOP_TIMEOUT = 300.0
-"""Seconds that a process has to save its run when it is asked to stop."""
+"""The number of seconds that a process may take to save its run after it is asked to stop."""
 
 POLL_INTERVAL = 0.2
 
@@ -32,18 +32,18 @@ class Plan:
     """The runs that a grid still needs.
 
     Attributes:
-        jobs: the runs that lack results.
-        done: the seeds that have their results, by the name of the cell.
-        impossible: the cells whose options are wrong, with the reason.
+        jobs: the runs without results.
+        done: for each cell that has results, by its name, the seeds that they are from.
+        invalid: for each cell whose options are invalid, by its name, the error message.
     """
 
     jobs: list[Job] = field(default_factory=list)
     done: dict[str, list[int]] = field(default_factory=dict)
-    impossible: dict[str, str] = field(default_factory=dict)
+    invalid: dict[str, str] = field(default_factory=dict)
 
     @property
     def num_done(self) -> int:
-        """How many results there are, counting every cell and seed."""
+        """The number of results, counting every cell and seed."""
         return sum(map(len, self.done.values()))
 
 
@@ -52,22 +52,22 @@ class Outcome:
     """How the runs of a grid ended.
 
     Attributes:
-        finished: the names of runs that were finished.
-        failed: the names of runs that failed.
-        left: the names of runs that were interrupted or not begun.
-        interrupted: whether Ctrl-C stopped the grid.
+        finished: the names of the runs that finished.
+        failed: the names of the runs that failed.
+        unfinished: the names of the runs that were interrupted, or not started.
+        interrupted: whether the grid was stopped by Ctrl-C or SIGTERM.
     """
 
     finished: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
     interrupted: bool = False
 
 
 def make_plan(
     cells: Sequence[Cell], seeds: Sequence[int], settings: Iterable[str], runs: Path, store: RunStore
 ) -> Plan:
-    """Find the runs that are missing or lack an evaluation; cells that share a run become one job."""
+    """Find the runs that are missing or that lack an evaluation; cells that share a run become one job."""
     plan = Plan()
     settings = tuple(settings)
     records = store.read()
@@ -77,7 +77,7 @@ def make_plan(
             try:
                 key = RunKey.of(cell, seed, settings)
             except PermalignError as error:
-                plan.impossible[cell.name] = str(error)
+                plan.invalid[cell.name] = str(error)
                 continue
             record = records.get(key.name)
             if record is not None and cell.evaluation.key in record.evaluations:
@@ -98,13 +98,13 @@ def run_jobs(
     minutes: float | None = None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Outcome:
-    """Run jobs, several at a time; one that fails does not stop the others.
+    """Run several jobs at a time; if one fails, the others continue.
 
     Args:
         jobs: the jobs, in the order in which they are started.
-        processes: how many run at a time.
-        minutes: stop after this time; unfinished runs are saved and can be resumed.
-        say: receives a message for every event.
+        processes: the number of jobs that run at the same time.
+        minutes: the time limit, after which unfinished runs are saved, so that they can be resumed; None for no limit.
+        say: is called with a message whenever a run starts or ends.
     """
     outcome = Outcome()
     end = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
@@ -118,29 +118,29 @@ def run_jobs(
                     say(f"started: {job.key.name} ({len(waiting)} waiting)")
                 time.sleep(POLL_INTERVAL)
                 for process in [process for process in active if process.poll() is not None]:
-                    _note_end(process, active.pop(process), outcome, say)
+                    _record_end(process, active.pop(process), outcome, say)
         except KeyboardInterrupt:
             outcome.interrupted = True
         if active:
             say("stopping: saving runs")
         stop(active)
     for process, job in active.items():
-        _note_end(process, job, outcome, say, stopped=True)
-    outcome.left += [job.key.name for job in waiting]
+        _record_end(process, job, outcome, say, stopped=True)
+    outcome.unfinished += [job.key.name for job in waiting]
     return outcome
 
 
 def default_processes() -> int:
     """The number of cores that this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)  # not on every system
+    usable = getattr(os, "sched_getaffinity", None)  # does not exist on every system
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
 def start(job: Job) -> "subprocess.Popen[bytes]":
-    """Start a process of one thread for a job; its output goes to a log file beside the runs.
+    """Start a process with one thread for a job; its output goes to a log file (see `log_file`).
 
-    The process has its own session, out of reach of the terminal's Ctrl-C, because `stop` asks it to end. It reads from
-    a pipe that this process holds open, so it notices if this process is killed.
+    The process has its own session, so that Ctrl-C in the terminal does not reach it; `stop` asks it to end instead. It
+    reads from a pipe that this process holds open, so that it ends if this process is killed.
     """
     log = log_file(job)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def start(job: Job) -> "subprocess.Popen[bytes]":
 
 
 def stop(processes: Iterable["subprocess.Popen[bytes]"]) -> None:
-    """Ask processes to save their runs and stop, and wait; those that take too long are killed."""
+    """Ask processes to save their runs and to end, and wait for them; kill those that take too long."""
     processes = list(processes)
     for process in processes:
         process.terminate()
@@ -175,7 +175,7 @@ def log_file(job: Job) -> Path:
     return job.runs / "logs" / f"{job.key.name}.log"
 
 
-def _note_end(
+def _record_end(
     process: "subprocess.Popen[bytes]",
     job: Job,
     outcome: Outcome,
@@ -193,8 +193,11 @@ def _note_end(
         outcome.failed.append(name)
         say(f"failed: {name}: {record.failure} (see {log_file(job)})")
     elif stopped or process.returncode == BUSY:
-        outcome.left.append(name)
-        say(f"left: {name}" + (" (another process is working on it)" if process.returncode == BUSY else ""))
+        outcome.unfinished.append(name)
+        say(
+            f"unfinished: {name}"
+            + (" (another process is working on it)" if process.returncode == BUSY else "")
+        )
     else:
         outcome.failed.append(name)
         say(f"failed: {name}: its process ended with code {process.returncode} (see {log_file(job)})")
@@ -202,7 +205,7 @@ def _note_end(
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C."""
+    """Raise KeyboardInterrupt on SIGTERM, as on Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

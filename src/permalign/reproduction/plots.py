@@ -12,7 +12,7 @@ from permalign.evaluation.plots import TITLES
 from permalign.files import atomic_file
 from permalign.reproduction.cells import Table
 from permalign.reproduction.records import RunRecord
-from permalign.reproduction.summary import CellResult, summarise
+from permalign.reproduction.summary import CellResult, summarize
 from permalign.reproduction.tables import DEEPER, DEEPEST
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ SIZE = re.compile(r"n=(\d+), B=(\d+)")
 def write_plots(
     table: Table, records: Mapping[str, RunRecord], folder: str | Path, settings: Iterable[str] = ()
 ) -> tuple[Path, ...]:
-    """Write the plots of a table for which there are results; returns their paths."""
-    results = summarise(table, records, settings)
+    """Write all plots of a table that have results to show; returns their paths."""
+    results = summarize(table, records, settings)
     keys = {column.key for column in table.columns}
     written = []
     if set(DEPTHS.values()) <= keys and (path := plot_depths(Path(folder) / "depth.png", table, results)):
@@ -40,9 +40,10 @@ def write_plots(
 
 
 def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> Path | None:
-    """Plot the accuracy of every system against the depth of expressions, with bars for the deviation over seeds.
+    """Plot the accuracy of every system against the depth of expressions, with the standard deviation as error bars.
 
-    Systems that differ from another only in how an order is decoded are left out, because their lines would cover it.
+    A system that differs from another one only in its decoding (Viterbi) is left out, because their lines would
+    overlap.
     """
     metric = table.metrics[0]
     lines = {}
@@ -75,7 +76,7 @@ def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> 
 def plot_systems(
     path: Path, table: Table, results: Mapping[str, CellResult], columns: Sequence[str]
 ) -> Path | None:
-    """Plot the accuracy of every system in some columns as horizontal bars, with a line for the paper's number."""
+    """Plot the accuracy of every system in some columns as horizontal bars; a line marks the paper's number."""
     metric = table.metrics[0]
     measured = {name for name, result in results.items() if result.spread(metric)}
     shown = [row for row in table.rows if any(f"{row.key}/{column}" in measured for column in columns)]
@@ -85,7 +86,7 @@ def plot_systems(
     height = 0.8 / len(columns)
     with _axes(path, (12.0, 0.45 * len(shown) + 1.5)) as axes:
         for number, column in enumerate(columns):
-            colour = f"C{number}"
+            color = f"C{number}"
             for index, row in enumerate(shown):
                 y = index + (number - (len(columns) - 1) / 2) * height
                 result = results.get(f"{row.key}/{column}")
@@ -93,10 +94,10 @@ def plot_systems(
                     continue
                 if spread := result.spread(metric):
                     deviation = spread.deviation or 0.0
-                    axes.barh(y, spread.mean, height, xerr=deviation, color=colour, capsize=2)
+                    axes.barh(y, spread.mean, height, xerr=deviation, color=color, capsize=2)
                 if result.cell.paper is not None:
                     axes.vlines(result.cell.paper, y - height / 2, y + height / 2, color="black")
-            axes.barh(0, 0, color=colour, label=titles[column])
+            axes.barh(0, 0, color=color, label=titles[column])
         axes.plot([], [], color="black", label="the paper's number")
         axes.set_yticks(range(len(shown)), [row.title for row in shown])
         axes.set_ylim(len(shown) - 0.5, -0.5)
@@ -106,7 +107,7 @@ def plot_systems(
 
 
 def plot_cost(path: Path, benchmarks: Path) -> Path:
-    """Plot the seconds that a training step takes for a sentence against its length, from the file of `make bench`."""
+    """Plot the time of a training step per sentence against the sentence length, from the results of `make bench`."""
     series = cost_by_length(json.loads(benchmarks.read_text(encoding="utf-8"))["measurements"])
     with _axes(path, (6.4, 4.8)) as axes:
         for name, points in series.items():
@@ -122,7 +123,7 @@ def plot_cost(path: Path, benchmarks: Path) -> Path:
 
 
 def cost_by_length(measurements: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
-    """Pairs of length and seconds for one sentence, for the paper's method and for ours."""
+    """Pairs of sentence length and seconds per sentence, for the paper's method and for permalign."""
     series: dict[str, dict[int, float]] = {"the paper's method": {}, "permalign": {}}
     for measurement in measurements:
         details, size = measurement["details"], SIZE.search(measurement["what"])
@@ -139,7 +140,7 @@ def cost_by_length(measurements: Iterable[Mapping[str, Any]]) -> dict[str, list[
 
 @contextmanager
 def _axes(path: Path, size: tuple[float, float]) -> "Iterator[Any]":
-    """Axes to draw on; the figure is written to ``path`` afterwards."""
+    """Yield axes to draw on, and write the figure to ``path`` afterwards."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

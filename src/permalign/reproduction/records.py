@@ -1,9 +1,9 @@
-"""The results of runs, one line of ``runs.jsonl`` for each: its options, dev scores, evaluations and cost.
+"""The results of runs, stored as lines of ``runs.jsonl``: options, dev scores, evaluations and cost of each run.
 
-A run is named by its experiment, a digest of all options that differ from the defaults, and its seed. A changed config
-is therefore another run with another line, and the lines of all configs that were ever tried stay: a choice made by
-looking at test scores could not be hidden. Apart from the few examples that an evaluation explains, the file holds no
-text of the data, only whether each example was answered correctly.
+The name of a run consists of its experiment, a digest of all options that differ from the defaults, and its seed. A run
+with changed options therefore has a line of its own, and the lines of all options that were ever tried are kept, so
+that nobody can hide that options were chosen by their test scores. The file contains no text of the data, except for
+the few examples that some evaluations explain; it only says which examples were answered correctly.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from permalign.reproduction.cells import Cell
 from permalign.training.experiments import load_experiment
 
 RUNS = "runs.jsonl"
-"""The file's name in the folder of results."""
+"""The name of the file in the folder of results."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class RunKey:
     """Identifies a training run.
 
     Attributes:
-        experiment: the experiment that is trained.
-        settings: the options it changes, as ``option=value``.
-        seed: the run's seed.
-        options: all options that differ from the defaults, without the description and the seed.
+        experiment: the name of the experiment that is trained.
+        settings: changes to the options of the experiment, as ``option=value``.
+        seed: the seed of the run.
+        options: all options that differ from the defaults, except for the description and the seed.
     """
 
     experiment: str
@@ -41,7 +41,7 @@ class RunKey:
 
     @classmethod
     def of(cls, cell: Cell, seed: int, settings: Iterable[str] = ()) -> "RunKey":
-        """The run of a cell; ``settings`` are applied after the cell's own."""
+        """The run of a cell with a given seed; ``settings`` are applied after the settings of the cell."""
         all_settings = (*cell.settings, *settings)
         options = load_experiment(cell.experiment, [*all_settings, f"seed={seed}"])
         values = options.model_dump(mode="json", exclude_defaults=True, exclude={"description", "seed"})
@@ -49,13 +49,13 @@ class RunKey:
 
     @property
     def config(self) -> str:
-        """Names the experiment and its options: all seeds of a config share it."""
+        """The name of the experiment and its options, which is the same for all seeds."""
         digest = hashlib.sha256(json.dumps(self.options, sort_keys=True).encode()).hexdigest()[:8]
         return f"{self.experiment.replace('/', '-')}-{digest}"
 
     @property
     def name(self) -> str:
-        """Names the run's folder and its record."""
+        """The name of the run, which is also the name of its folder."""
         return f"{self.config}-seed-{self.seed}"
 
     @property
@@ -70,17 +70,17 @@ class RunRecord:
     """The results of a run.
 
     Attributes:
-        run: the run's name.
+        run: the name of the run.
         command: the command that trains this run alone.
-        experiment: the experiment that was trained.
-        settings: the options it changed.
-        seed: the run's seed.
+        experiment: the name of the experiment that was trained.
+        settings: changes to the options of the experiment.
+        seed: the seed of the run.
         options: all options that differ from the defaults.
-        environment: versions, machine and commit when training began.
-        training: why training ended, its steps, seconds and CPU seconds; empty until it has ended.
-        dev: split, metric, best score and its step, the best scores of restarts, and the scores of all evaluations.
-        evaluations: metrics and judgements by the key of the evaluation.
-        failure: the error that ended the run, if there was one.
+        environment: the versions, the machine and the commit when training started.
+        training: why training ended, and the number of steps, seconds and CPU seconds; empty until it has ended.
+        dev: the dev split, the metric, the best score and its step, the best scores of restarts, and all scores.
+        evaluations: the metrics and judgements of each evaluation, by its key.
+        failure: the message of the error that ended the run; None if there was none.
     """
 
     run: str
@@ -97,16 +97,16 @@ class RunRecord:
 
     @classmethod
     def begin(cls, key: RunKey) -> "RunRecord":
-        """The record of a run that has no results yet."""
+        """Create the record of a run that has no results yet."""
         return cls(key.name, key.command, key.experiment, list(key.settings), key.seed, key.options)
 
     @property
     def config(self) -> str:
-        """The run's name without its seed."""
+        """The name of the run without its seed."""
         return self.run.removesuffix(f"-seed-{self.seed}")
 
     def to_json(self) -> str:
-        """The record as a line of ``runs.jsonl``; fields stand in the order of this class."""
+        """Write the record as a line of ``runs.jsonl``, with its fields in the order of this class."""
         return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -121,26 +121,26 @@ class RunRecord:
 
 
 class RunStore:
-    """The file of all records, one line for each run, sorted by name.
+    """The file of all records, with one line per run, sorted by name.
 
-    Several processes may write at once: each reads, changes and replaces the file under a lock, so no record is lost,
-    no run has two lines, and a reader finds a complete file at any moment.
+    Several processes may write at the same time: each of them reads, changes and replaces the file while it holds a
+    lock. So no record is lost, no run has two lines, and a reader always finds a complete file.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
     def read(self) -> dict[str, RunRecord]:
-        """All records by the name of their run."""
+        """Read all records; returns them by the names of their runs."""
         return {name: self._parse(name, line) for name, line in self._lines().items()}
 
     def find(self, name: str) -> RunRecord | None:
-        """The record of a run, or None if it has none."""
+        """The record of a run; None if there is none."""
         line = self._lines().get(name)
         return None if line is None else self._parse(name, line)
 
     def write(self, record: RunRecord) -> None:
-        """Add a record, or replace the one of the same run; evaluations that only the old one has are kept."""
+        """Add a record, or replace that of the same run; evaluations that only the old record has are kept."""
         with exclusive_lock(self.path.with_name(f".{self.path.name}.lock"), wait=True):
             lines = self._lines()
             if record.run in lines:
@@ -151,13 +151,13 @@ class RunStore:
             write_lines(self.path, (lines[name] for name in sorted(lines)))
 
     def _lines(self) -> dict[str, str]:
-        """The lines by run. A line begins with the run's name, so that it need not be parsed to be found."""
+        """All lines by the names of their runs. A line begins with this name, so it need not be parsed to find it."""
         if not self.path.is_file():
             return {}
         lines: dict[str, str] = {}
         for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), start=1):
-            beginning, name = line[:8], line[8:].partition('"')[0]
-            if beginning != '{"run":"':
+            prefix, name = line[:8], line[8:].partition('"')[0]
+            if prefix != '{"run":"':
                 raise DataError(f"line {number} is not a record of a run. Remove the line.", self.path)
             if name in lines:
                 raise DataError(f"line {number} is a second record of {name}. Remove one.", self.path)
@@ -169,12 +169,12 @@ class RunStore:
             return RunRecord.from_json(line)
         except (ValueError, TypeError, KeyError):
             raise DataError(
-                f"the record of {name} cannot be read. Remove its line, and the run is made again.", self.path
+                f"the record of {name} cannot be read. Remove its line; the run is then repeated.", self.path
             ) from None
 
 
 def pack_bits(judgements: Sequence[bool]) -> str:
-    """Encode judgements as hexadecimal digits, four to a digit, the last digit filled up with zeros.
+    """Encode judgements as hexadecimal digits of four bits each; the last digit is padded with zeros.
 
     >>> pack_bits([True, False, True, True, True]), unpack_bits("b8", 5)
     ('b8', [True, False, True, True, True])
@@ -185,6 +185,6 @@ def pack_bits(judgements: Sequence[bool]) -> str:
 
 
 def unpack_bits(digits: str, count: int) -> list[bool]:
-    """Decode what `pack_bits` has encoded."""
+    """Decode ``count`` judgements that `pack_bits` has encoded."""
     bits = "".join(f"{int(digit, 16):04b}" for digit in digits)
     return [bit == "1" for bit in bits[:count]]

@@ -1,4 +1,4 @@
-"""A table as a page of Markdown, written from the records of its runs."""
+"""Write a table as a Markdown page, from the records of its runs."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from permalign.evaluation.significance import Spread
 from permalign.files import write_text
 from permalign.reproduction.cells import Row, Table
 from permalign.reproduction.records import RunRecord
-from permalign.reproduction.summary import CellResult, p_values, summarise
+from permalign.reproduction.summary import CellResult, p_values, summarize
 
 NOT_RUN = "not run"
 
@@ -17,15 +17,15 @@ NOT_RUN = "not run"
 def write_report(
     table: Table, records: Mapping[str, RunRecord], folder: str | Path, settings: Iterable[str] = ()
 ) -> Path:
-    """Write ``TABLE.md``; returns its path."""
+    """Write the page of a table, ``TABLE.md``; returns its path."""
     settings = tuple(settings)
     path = Path(folder) / f"{table.name}.md"
-    write_text(path, as_markdown(table, summarise(table, records, settings), settings))
+    write_text(path, as_markdown(table, summarize(table, records, settings), settings))
     return path
 
 
 def command_of(table: Table, pattern: str | None, seeds: Sequence[int], settings: Sequence[str]) -> str:
-    """The command that reproduces a table, or those of its cells that a pattern names."""
+    """The command that reproduces a table or, with a pattern, some of its cells."""
     words = ["permalign", "reproduce", table.name]
     words += ["--cell", pattern] if pattern else []
     words += ["--seeds", ",".join(map(str, seeds))]
@@ -33,7 +33,7 @@ def command_of(table: Table, pattern: str | None, seeds: Sequence[int], settings
 
 
 def as_markdown(table: Table, results: dict[str, CellResult], settings: Sequence[str]) -> str:
-    """The page: its numbers, tests of significance, and how each cell was made."""
+    """The page of a table: its numbers, significance tests, and the commands that reproduce each cell."""
     parts = [f"# {table.title}", f"Made by `{command_of(table, None, table.seeds, settings)}`."]
     if settings:
         changes = ", ".join(f"`{setting}`" for setting in settings)
@@ -45,22 +45,22 @@ def as_markdown(table: Table, results: dict[str, CellResult], settings: Sequence
         parts += _significance(table, results)
     else:
         parts += _examples(table, results)
-    parts += [_origin(table, results, settings), _machines(results)]
+    parts += [_provenance(table, results, settings), _machines(results)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _legend(table: Table) -> str:
-    """How to read the cells of a table."""
+    """A paragraph that explains the cells of a table."""
     seeds = len(table.seeds)
-    what = (
+    content = (
         "the score of one seed"
         if seeds == 1
         else f"the mean over {seeds} seeds ± the sample standard deviation"
     )
     papers = any(cell.paper is not None for cell in table.cells)
     parts = [
-        f"A cell shows {what}" + (", followed by *the paper's number* in italics." if papers else "."),
-        "A number in brackets is the number of seeds, where it is another one.",
+        f"A cell shows {content}" + (", followed by *the paper's number* in italics." if papers else "."),
+        "A number in brackets is the number of seeds, if it is different.",
         "Systems marked with † are not in the paper.",
         f'A cell whose run is missing says "{NOT_RUN}".',
     ]
@@ -72,7 +72,7 @@ def _title(row: Row) -> str:
 
 
 def markdown_table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table of Markdown with a header row."""
+    """A Markdown table with a header row."""
     ruler = ["---"] * len(head)
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *lines))
 
@@ -84,25 +84,25 @@ def _grid(table: Table, results: dict[str, CellResult], metric: str) -> str:
         for column in table.columns:
             cell = table.cell(row, column)
             main = metric == table.metrics[0]
-            line.append("" if cell is None else _shown(table, results[cell.name], metric, paper=main))
+            line.append("" if cell is None else _format_cell(table, results[cell.name], metric, paper=main))
         lines.append(line)
     head = ["", *(column.title for column in table.columns)]
     return f"## {TITLES.get(metric, metric)}\n\n{markdown_table(head, lines)}"
 
 
-def _shown(table: Table, result: CellResult, metric: str, paper: bool) -> str:
+def _format_cell(table: Table, result: CellResult, metric: str, paper: bool) -> str:
     spread = result.spread(metric)
-    ours = NOT_RUN if spread is None else shown_spread(spread, len(table.seeds))
+    ours = NOT_RUN if spread is None else format_spread(spread, len(table.seeds))
     if spread is None and result.problem is not None:
         ours = "failed" if result.key is not None else NOT_RUN
     number = result.cell.paper
     return ours if number is None or not paper else f"{ours}, *{number:.1f}*"
 
 
-def shown_spread(spread: Spread, seeds: int) -> str:
-    """A mean and its deviation, with the number of seeds in brackets if it is not ``seeds``.
+def format_spread(spread: Spread, seeds: int) -> str:
+    """Write a mean and its deviation; the number of values follows in brackets if it is not ``seeds``.
 
-    >>> shown_spread(Spread((80.0, 90.0, 85.0)), 3), shown_spread(Spread((80.0,)), 3)
+    >>> format_spread(Spread((80.0, 90.0, 85.0)), 3), format_spread(Spread((80.0,)), 3)
     ('85.0 ± 5.0', '80.0 (1)')
     """
     deviation = "" if spread.deviation is None else f" ± {spread.deviation:.1f}"
@@ -153,7 +153,7 @@ def _examples(table: Table, results: dict[str, CellResult]) -> list[str]:
     return parts
 
 
-def _origin(table: Table, results: dict[str, CellResult], settings: Sequence[str]) -> str:
+def _provenance(table: Table, results: dict[str, CellResult], settings: Sequence[str]) -> str:
     lines = []
     for name, result in results.items():
         if not result.records:
@@ -169,7 +169,7 @@ def _origin(table: Table, results: dict[str, CellResult], settings: Sequence[str
             [
                 f"`{name}`",
                 ", ".join(map(str, seeds)),
-                f"{shown_spread(dev, len(seeds))} ({result.records[0].dev['split']})",
+                f"{format_spread(dev, len(seeds))} ({result.records[0].dev['split']})",
                 f"{result.seconds / 60:.1f}{budget}",
                 ", ".join(commits),
                 f"`{command_of(table, name, seeds, settings)}`",
@@ -185,7 +185,7 @@ def _origin(table: Table, results: dict[str, CellResult], settings: Sequence[str
 
 
 def _problems(results: dict[str, CellResult]) -> list[str]:
-    """Why cells have no result, where a run failed or the options are wrong."""
+    """A section that lists the cells without results whose run failed or whose options are invalid."""
     lines = [
         f"- `{name}`: {result.problem.partition(' Choose from:')[0]}"
         for name, result in results.items()
@@ -195,7 +195,7 @@ def _problems(results: dict[str, CellResult]) -> list[str]:
 
 
 def _short(commit: object) -> str:
-    """A commit's first digits, with a + if files had been changed since.
+    """The first digits of a commit; a + follows if there were uncommitted changes.
 
     >>> _short("279bb73e0f6c1b2a-dirty")
     '279bb73e0f+'

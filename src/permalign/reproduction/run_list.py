@@ -1,4 +1,4 @@
-"""A page that lists every config that was ever run, with its dev score and its evaluations, averaged over seeds."""
+"""Write a page that lists all configs that were ever run, with their scores averaged over seeds."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from permalign.evaluation.significance import Spread
 from permalign.files import write_text
 from permalign.reproduction.records import RunRecord
-from permalign.reproduction.report import markdown_table, shown_spread
+from permalign.reproduction.report import format_spread, markdown_table
 
 INTRODUCTION = """# All runs
 
@@ -20,7 +20,7 @@ COLUMNS = ("config", "command", "seeds", "best development score", "evaluations"
 
 
 def write_run_list(records: Iterable[RunRecord], folder: str | Path) -> Path:
-    """Write ``runs.md``; returns its path."""
+    """Write the list of runs, ``runs.md``; returns its path."""
     by_config: dict[str, list[RunRecord]] = {}
     for record in sorted(records, key=lambda record: (record.config, record.seed)):
         by_config.setdefault(record.config, []).append(record)
@@ -36,7 +36,7 @@ def _line(config: str, runs: Sequence[RunRecord]) -> list[str]:
     dev = ""
     if trained:
         spread = Spread(tuple(record.dev["best"] for record in trained))
-        dev = f"{shown_spread(spread, len(runs))} {trained[0].dev['metric']} ({trained[0].dev['split']})"
+        dev = f"{format_spread(spread, len(runs))} {trained[0].dev['metric']} ({trained[0].dev['split']})"
     failures = [
         f"seed {record.seed} failed: {record.failure.replace('|', '/')}" for record in runs if record.failure
     ]
@@ -50,7 +50,7 @@ def _line(config: str, runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _evaluations(runs: Sequence[RunRecord]) -> list[str]:
-    """Every evaluation of a config, by the metric that dev was measured in."""
+    """All evaluations of a config, by the metric that was used on the dev set."""
     keys = dict.fromkeys(key for record in runs for key in record.evaluations)
     shown = []
     for key in keys:
@@ -60,5 +60,5 @@ def _evaluations(runs: Sequence[RunRecord]) -> list[str]:
             if record.dev.get("metric") in record.evaluations.get(key, {}).get("metrics", {})
         )
         if values:
-            shown.append(f"{key} {shown_spread(Spread(values), len(runs))}")
+            shown.append(f"{key} {format_spread(Spread(values), len(runs))}")
     return shown

@@ -1,4 +1,4 @@
-"""A table's cells with the results of their runs: means and deviations over seeds, tests against the best baseline."""
+"""Collect the results of a table's cells: means and deviations over seeds, and tests against the best baseline."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class CellResult:
 
     Attributes:
         cell: the cell.
-        key: its run with the first seed; None if its options are wrong.
-        records: the records of the runs that have its evaluation, sorted by seed.
-        problem: why it has no result, if a run failed or the options are wrong.
+        key: the run of the cell with seed 0; None if its options are invalid.
+        records: the records of all runs with the cell's evaluation, sorted by seed.
+        problem: the error message if a run failed or the options are invalid; None otherwise.
     """
 
     cell: Cell
@@ -28,11 +28,11 @@ class CellResult:
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
-        """The recorded results of its evaluation, one for each seed."""
+        """The recorded results of the cell's evaluation, one for each seed."""
         return [record.evaluations[self.cell.evaluation.key] for record in self.records]
 
     def spread(self, metric: str) -> Spread | None:
-        """A metric over seeds; None if it was not measured."""
+        """The values of a metric over seeds; None if it was not measured."""
         values = tuple(
             evaluation["metrics"][metric]
             for evaluation in self.evaluations
@@ -42,20 +42,20 @@ class CellResult:
 
     @property
     def seconds(self) -> float:
-        """The time that training and evaluation took, all seeds added up."""
+        """The time that training and evaluation took, summed over seeds."""
         evaluated = sum(evaluation.get("seconds", 0.0) for evaluation in self.evaluations)
         return float(evaluated + sum(record.training["seconds"] for record in self.records))
 
 
-def summarise(
+def summarize(
     table: Table, records: Mapping[str, RunRecord], settings: Iterable[str] = ()
 ) -> dict[str, CellResult]:
-    """The results of all cells of a table by their names, with every seed that was run.
+    """Collect the results of all cells of a table, by the names of the cells, with all seeds that were run.
 
     Args:
         table: the table.
         records: all records, by the names of their runs.
-        settings: options that every run changes after the cell's own.
+        settings: changes to the options of all runs, applied after the settings of the cells.
     """
     settings = tuple(settings)
     by_config: dict[str, list[RunRecord]] = {}
@@ -78,9 +78,11 @@ def summarise(
 def p_values(
     table: Table, results: dict[str, CellResult], column: Column
 ) -> tuple[str | None, dict[str, float]]:
-    """The row of a column's best baseline by the table's first metric, and the p-value of every other row against it.
+    """Compare all systems of a column with its best baseline, by the first metric of the table.
 
-    The paired permutation test of `permalign.evaluation.significance`, over the examples of the test set.
+    Returns:
+        The key of the best baseline's row (None if there is no baseline), and for each row that is not a baseline the
+        p-value of the paired permutation test in `permalign.evaluation.significance`.
     """
     metric = table.metrics[0] if table.metrics else ""
     means = {

@@ -1,4 +1,4 @@
-"""The paper's tables 2 to 5, with its numbers and our rows beside them, and the ablation of exact transduction."""
+"""Tables 2 to 5 of the paper, with its numbers and with additional systems, and an ablation of exact transduction."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ BEST_OF_FOUR = {
     "arithmetic": (
         "model.reorderer.encoder.hidden_size=128",
         "training.restarts=4",
-        "training.restart_steps=1000",  # all
+        "training.restart_steps=1000",  # as many as training.max_steps
     ),
     "scan": (),
 }
-"""Some seeds of a BiLSTM end up where deeper expressions fail; the dev score tells which."""
+"""Train four times and keep the best on dev: with some seeds, a BiLSTM does not generalise to deeper expressions."""
 DEEPER = (8, 9, 10)
 DEEPEST = (11, 12, 13)
-"""Derivation depths of arithmetic beyond LEN, which has 7."""
+"""Derivation depths of arithmetic beyond that of LEN, which is 7."""
 
 
 # --- Table 2 -------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ _DIAGNOSTIC = (
 
 
 def table2() -> Table:
-    """Arithmetic and SCAN-SP, and arithmetic deeper than in the paper, from the same runs."""
+    """Table 2: arithmetic and SCAN-SP, and deeper arithmetic expressions than in the paper, with the same runs."""
     columns: list[tuple[Column, str, tuple[str, ...], Evaluation]] = [
         (Column("arithmetic-iid", "Arithmetic IID"), "arithmetic", (), Evaluation("iid/test")),
         (Column("arithmetic-len", "Arithmetic LEN"), "arithmetic", (), Evaluation("len/test")),
@@ -95,10 +95,11 @@ CONSTRAINED: dict[str, Any] = {"constrained": True, "beam": 5}
 ENSEMBLE = ("model.ensemble_size=3",)
 EXACT = {"en": "exact", "zh": "exact-window", "de": "exact-window"}
 RERANKED = {"en": "exact-reranked", "zh": "exact-window-reranked", "de": "exact-window-reranked"}
-"""Chosen on held-out templates and lengths; in German, on lengths only."""
+"""The experiments by language. They were chosen on held-out templates and lengths, in German only on lengths."""
 LINKED = ("text.source.link_entities=true",)
 ENGLISH = ("en-iid", "en-temp", "en-len")
-"""Geobase has the English names of entities; and the rows of the other languages have windows already."""
+"""The columns of systems that exist only in English: Geobase has only English names of entities, and in the other
+languages all systems of exact transduction have a window encoder."""
 
 _PARSERS = (
     System(
@@ -206,7 +207,7 @@ _PARSERS = (
 
 
 def table3() -> Table:
-    """GeoQuery in three languages under three conditions."""
+    """Table 3: GeoQuery in three languages under three conditions."""
     columns = [
         (Column(f"{language}-{condition}", f"{language.upper()} {condition.upper()}"), language, condition)
         for language in ("en", "zh", "de")
@@ -258,7 +259,7 @@ _TRANSLATORS = (
 
 
 def table4() -> Table:
-    """Translation. Tatoeba replaces FBIS, so its columns have none of the paper's numbers."""
+    """Table 4: translation. Tatoeba replaces FBIS, so the paper has no numbers for its columns."""
     columns = [
         (Column("en-ja-iid", "EN-JA IID"), "en-ja", "iid"),
         (Column("en-ja-len", "EN-JA LEN"), "en-ja", "len"),
@@ -290,7 +291,7 @@ NUM_EXPLAINED = 8
 
 
 def table5() -> Table:
-    """Answers with the evidence behind them, from runs of tables 3 and 4."""
+    """Table 5: outputs with their reordered sources and segments, from runs of tables 3 and 4."""
     systems = (
         System(Row("hard", "Hard-ReMoto"), "hard", evaluation={"decoding": "greedy"}),
         System(Row("exact", "Exact transduction", ours=True), {"geoquery": "exact-window", "en-ja": "exact"}),
@@ -325,7 +326,7 @@ def table5() -> Table:
     )
 
 
-# --- What helps ----------------------------------------------------------------------------------------------
+# --- Ablation ------------------------------------------------------------------------------------------------
 
 _VARIANTS = (
     ("three-words", "BiLSTM, up to three output words", "exact", ("model.head.max_segment_length=3",)),
@@ -339,19 +340,19 @@ _VARIANTS = (
 
 
 def ablation() -> Table:
-    """Exact transduction on GeoQuery, one choice at a time, on development sets."""
+    """An ablation of exact transduction on the development sets of GeoQuery, one change at a time."""
     columns = [
         (Column(f"{language}-{condition}", f"{language.upper()} {title}"), language, condition)
         for language in ("en", "zh")
         for condition, title in (("temp_tune", "held-out templates"), ("len", "longer programs"))
     ]
-    plain: tuple[str, str, dict[str, Any]] = ("", "", {})
+    unconstrained: tuple[str, str, dict[str, Any]] = ("", "", {})
     constrained = ("-constrained", ", constrained", CONSTRAINED)
     systems = [
         System(
             Row(f"{key}{suffix}", f"{title}{ending}", ours=True), experiment, settings, evaluation=evaluation
         )
-        for suffix, ending, evaluation in (plain, constrained)
+        for suffix, ending, evaluation in (unconstrained, constrained)
         for key, title, experiment, settings in _VARIANTS
     ] + [
         System(

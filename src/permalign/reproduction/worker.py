@@ -1,4 +1,4 @@
-"""One run of a grid in its own process: ``python -m permalign.reproduction.worker JOB``; JOB is a line of JSON."""
+"""The process that trains and evaluates one run: ``python -m permalign.reproduction.worker JOB``, with JOB in JSON."""
 
 import json
 import os
@@ -17,17 +17,18 @@ from permalign.reproduction.cells import Evaluation
 from permalign.reproduction.records import RunKey, RunRecord, RunStore, pack_bits
 
 FAILED, BUSY, INTERRUPTED = 1, 75, 130
+"""Exit codes. A run is busy if another process is working on it."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run to begin or resume, and the evaluations it lacks.
+    """A run to train or resume, and the evaluations that it lacks.
 
     Attributes:
         key: the run.
-        evaluations: the evaluations of the trained model to make.
-        runs: the folder of all run directories.
-        records: the file of all records.
+        evaluations: the evaluations to make after training.
+        runs: the folder that contains the folders of all runs.
+        records: the path of the file of all records.
     """
 
     key: RunKey
@@ -37,11 +38,11 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The directory of this run."""
+        """The folder of the run."""
         return self.runs / self.key.name
 
     def as_json(self) -> str:
-        """The job as a line of JSON."""
+        """Write the job as a line of JSON."""
         return json.dumps({**asdict(self), "runs": str(self.runs), "records": str(self.records)})
 
     @classmethod
@@ -62,10 +63,10 @@ class Job:
 
 
 def run_job(job: Job) -> None:
-    """Train the run, or resume it, then make the evaluations it lacks; each result is recorded at once."""
+    """Train or resume the run, and then make the evaluations that it lacks; every result is recorded immediately."""
     store = RunStore(job.records)
     record = store.find(job.key.name) or RunRecord.begin(job.key)
-    if record.failure is not None:  # the run gets another chance
+    if record.failure is not None:  # the run is tried again
         record.failure = None
         store.write(record)
     try:
@@ -82,7 +83,7 @@ def run_job(job: Job) -> None:
 
 
 def train(job: Job, record: RunRecord) -> None:
-    """Train the run to its end, resuming it if it was begun before, and fill in its record."""
+    """Train the run to its end, resuming it if it was started before, and fill in its record."""
     from permalign.training.experiments import load_experiment
     from permalign.training.launch import resume
     from permalign.training.launch import train as begin
@@ -104,7 +105,7 @@ def train(job: Job, record: RunRecord) -> None:
     metric = next(name for name in evaluations[0] if name not in ("step", "kind"))
     step, score = progress.kept[0]
     record.environment = json.loads((job.folder / "environment.json").read_text("utf-8"))
-    record.environment.pop("command", None)  # the worker's own; the record has the one that trains the run
+    record.environment.pop("command", None)  # the worker's; the record already has the command of the run
     attempts = [
         attempt
         for folder in sorted((job.folder / "attempts").glob("seed-*"))
@@ -128,7 +129,7 @@ def train(job: Job, record: RunRecord) -> None:
 
 
 def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
-    """Evaluate a trained run; returns what is recorded, and keeps the predictions in the run's directory."""
+    """Evaluate a trained run; returns the results to record, and stores the predictions in the folder of the run."""
     from permalign.training.trained_run import DecodingSettings, TrainedRun
 
     started = time.monotonic()
@@ -142,7 +143,7 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     decoding = DecodingSettings(beam=evaluation.beam, constrained=evaluation.constrained)
     report = run.evaluate(evaluation.split, decoding)
     run.write(evaluation.split, decoding, report, run.predictions_folder / evaluation.variant)
-    executes = [answer.executes_right for answer in report.predictions]
+    executions = [prediction.executes_right for prediction in report.predictions]
     result: dict[str, Any] = {
         "split": evaluation.split,
         "examples": len(report.predictions),
@@ -150,15 +151,15 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
         "signatures": report.signatures,
         "notes": list(report.notes),
         "seconds": round(time.monotonic() - started, 1),
-        "exact_match": pack_bits([answer.correct for answer in report.predictions]),
+        "exact_match": pack_bits([prediction.correct for prediction in report.predictions]),
     }
-    if None not in executes:
-        result["execution_accuracy"] = pack_bits([bool(executes_right) for executes_right in executes])
+    if None not in executions:
+        result["execution_accuracy"] = pack_bits([bool(executes_right) for executes_right in executions])
     return result
 
 
 def end_with_parent() -> None:
-    """Terminate this process when its parent is gone, which closes the other end of our standard input."""
+    """Terminate this process when its parent ends, because that closes the other end of our standard input."""
 
     def watch() -> None:
         os.read(sys.stdin.fileno(), 1)  # a buffered read would keep Python from exiting
