@@ -14,7 +14,7 @@ from permalign.tasks.registry import TASKS, task_options
 
 @pytest.fixture
 def environment(tmp_path):
-    """Neither data nor network: a proxy that nobody answers at."""
+    """An environment without data and without a network: nobody answers at the address of the proxy."""
     nobody = "http://127.0.0.1:9"
     return {
         **{name: value for name, value in os.environ.items() if name != "PERMALIGN_DATA"},
@@ -63,7 +63,7 @@ def test_help_does_not_wait_for_torch(environment):
 
 
 @pytest.mark.parametrize("verb", ["list", "show", "make", "stats", "fetch"])
-def test_every_verb_has_examples(permalign, verb):
+def test_the_help_of_every_command_has_examples(permalign, verb):
     done = permalign("data", verb, "--help")
     assert done.returncode == 0
     assert f"Examples:\n    permalign data {verb}" in done.stdout
@@ -81,7 +81,7 @@ def test_list_names_tasks_and_downloads(permalign):
     assert "tatoeba     missing" in done.stdout
 
 
-def test_show_prints_examples_and_only_them(permalign, own):
+def test_show_prints_only_examples(permalign, own):
     done = permalign("data", "show", "own", "iid/dev", "--path", own, "-n", 2)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("source  a b ") == 2
@@ -99,7 +99,7 @@ def test_notes_go_to_standard_error(permalign, tmp_path):
     assert done.stdout.splitlines()[2].split()[:2] == ["iid/train", "2"]
 
 
-def test_make_writes_once(permalign, own, tmp_path):
+def test_make_does_not_overwrite_without_force(permalign, own, tmp_path):
     out = tmp_path / "out"
     done = permalign("data", "make", "own", "--path", own, "--out", out)
     assert done.returncode == 0
@@ -124,7 +124,7 @@ def test_make_writes_once(permalign, own, tmp_path):
         (("list", "--colour"), "No such option"),
     ],
 )
-def test_a_wrong_command_line_is_exit_code_two(permalign, arguments, words):
+def test_wrong_usage_has_exit_code_two(permalign, arguments, words):
     done = permalign("data", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
@@ -145,7 +145,7 @@ def test_a_wrong_command_line_is_exit_code_two(permalign, arguments, words):
         (b"source\ttarget\n" + b"a" * 10_000_000, "own.tsv, line 2: the line is longer than"),
     ],
 )
-def test_malformed_files_are_exit_code_one_with_name_and_line(permalign, own, content, words):
+def test_malformed_files_have_exit_code_one_and_give_the_line(permalign, own, content, words):
     own.write_bytes(content)
     done = permalign("data", "stats", "own", "--path", own)
     assert (done.returncode, done.stdout) == (1, "")
@@ -168,13 +168,13 @@ def test_fetch_without_a_network_names_the_file_and_the_licence(permalign, tmp_p
     assert "Traceback" not in done.stderr
 
 
-def test_fetch_of_what_is_there_prints_the_paths(permalign, data_dir):
+def test_fetch_prints_the_paths_of_existing_files(permalign, data_dir):
     done = permalign("data", "fetch", "scan", "geobase", PERMALIGN_DATA=str(data_dir))
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1] == str(data_dir / "geobase" / "geobase")
 
 
-def test_a_reader_that_has_seen_enough(environment, own):
+def test_a_reader_may_close_the_pipe(environment, own):
     own.write_text("source\ttarget\n" + "a b c d e f g h\tx\n" * 20_000)
     command = [sys.executable, "-m", "permalign.cli", "data", "show", "own", "iid/train", "--path", str(own)]
     process = subprocess.Popen(
@@ -220,7 +220,7 @@ def test_without_typer_the_command_says_what_to_install(environment):
     assert done.stderr == 'The command line needs typer: pip install "permalign[cli]"\n'
 
 
-def test_a_task_that_was_made_is_a_task(permalign, data_dir, tmp_path):
+def test_an_exported_task_can_be_read_again(permalign, data_dir, tmp_path):
     done = permalign(
         "data", "make", "geoquery", "--language", "de", "--data-dir", data_dir, "--out", tmp_path / "de"
     )
@@ -232,7 +232,7 @@ def test_a_task_that_was_made_is_a_task(permalign, data_dir, tmp_path):
     assert shown.stdout == again.stdout != ""
 
 
-def test_flags_of_a_task(permalign):
+def test_options_of_a_task_are_flags(permalign):
     shown = permalign(
         "data", "show", "arithmetic", "depth-8/test", "--depth", 8, "--notation", "prefix", "-n", 1
     )

@@ -1,4 +1,4 @@
-"""``permalign explain`` from the outside."""
+"""``permalign explain`` as a user calls it."""
 
 import json
 import subprocess
@@ -25,8 +25,8 @@ def permalign(*arguments):
 def test_a_sentence_is_explained(run):
     result = permalign("explain", run, "a b c")
     assert result.exit_code == 0
-    for part in ("Tree", "Order", "Segments", "Confidence"):
-        assert part in result.stdout
+    for heading in ("Tree", "Order", "Segments", "Confidence"):
+        assert heading in result.stdout
 
 
 def test_a_target_is_explained(run):
@@ -35,7 +35,7 @@ def test_a_target_is_explained(run):
     assert "Confidence, given sentence and target" in result.stdout
 
 
-def test_ways_to_decode_are_compared(run):
+def test_decoding_variants_are_compared(run):
     result = permalign("explain", run, "a b c", "--compare")
     assert "Ways to decode" in result.stdout or "agree on the tree" in result.stdout
 
@@ -47,7 +47,7 @@ def test_files_are_written(run, tmp_path):
     assert "<!doctype html>" in page.read_text("utf-8")
 
 
-def test_json_is_json_alone(run):
+def test_json_prints_nothing_but_json(run):
     record = json.loads(permalign("explain", run, "a b", "--json", "--compare").stdout)
     assert record["source"] == ["a", "b"]
     assert [variant["name"] for variant in record["comparison"]["variants"]] == [
@@ -67,8 +67,8 @@ def test_json_is_json_alone(run):
     ],
 )
 def test_errors_are_reported_without_a_stack_trace(run, tmp_path, arguments, reason):
-    place = tmp_path / "missing" if arguments[0] == "" else run
-    result = permalign("explain", place, *arguments[1:])
+    folder = tmp_path / "missing" if arguments[0] == "" else run
+    result = permalign("explain", folder, *arguments[1:])
     assert result.exit_code == 1
     assert reason in result.stderr
     assert "Traceback" not in result.stderr

@@ -36,7 +36,7 @@ def command(*arguments):
 
 @pytest.fixture
 def predict(monkeypatch, capsys, tmp_path):
-    """The command in this process, with a file as its standard input; its exit code and what it writes."""
+    """Run the command in this process, with a file as standard input; returns its exit code and its output."""
 
     def run(*arguments, text):
         (tmp_path / "input").write_bytes(text)
@@ -49,22 +49,22 @@ def predict(monkeypatch, capsys, tmp_path):
     return run
 
 
-def test_lines_are_answered_in_their_order_and_empty_ones_stay_empty(predict, run, model):
+def test_outputs_are_in_the_order_of_the_lines_and_empty_lines_stay_empty(predict, run, model):
     code, out, _ = predict(run, "--batch-size", 2, text=("\n".join(LINES) + "\n").encode())
     assert code == 0
     filled = [line for line in LINES if line.split()]
-    answers = dict(zip(filled, (one.text for one in model.predict(filled)), strict=True))
+    answers = dict(zip(filled, (prediction.text for prediction in model.predict(filled)), strict=True))
     assert out.split("\n") == [*(answers.get(line, "") for line in LINES), ""]
 
 
-def test_a_last_line_needs_no_end_and_windows_ends_are_taken(predict, run, model):
+def test_the_last_line_needs_no_line_end_and_windows_line_ends_are_read(predict, run, model):
     code, out, _ = predict(run, text=b"a b\r\n\r\nc d")
-    first, last = (one.text for one in model.predict(["a b", "c d"]))
+    first, last = (prediction.text for prediction in model.predict(["a b", "c d"]))
     assert (code, out) == (0, f"{first}\n\n{last}\n")
     assert predict(run, text=b"")[:2] == (0, "")
 
 
-def test_a_slow_writer_is_answered_at_once(run, model):
+def test_a_slow_writer_gets_every_output_immediately(run, model):
     process = subprocess.Popen(command(run), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ)
     try:
         for line in ("a b", "c d e"):
@@ -80,14 +80,15 @@ def test_a_slow_writer_is_answered_at_once(run, model):
         process.wait()
 
 
-def test_json_for_machines(predict, run, model):
+def test_json_has_scores_alternatives_and_explanations(predict, run, model):
     code, out, _ = predict(run, "--json", "--explain", "--n-best", 2, text=b"a b c\n\n")
     assert code == 0
     first, second = map(json.loads, out.splitlines())
     wanted = model.predict(["a b c"], beam=2, n_best=2, explain=True)[0]
     assert (first["line"], first["source"], first["output"]) == (1, "a b c", wanted.text)
     assert first["score"] == pytest.approx(wanted.score, abs=1e-4)
-    assert [one["output"] for one in first["alternatives"]] == [one.text for one in wanted.alternatives]
+    outputs = [alternative["output"] for alternative in first["alternatives"]]
+    assert outputs == [alternative.text for alternative in wanted.alternatives]
     assert first["explanation"]["order"] == list(wanted.explanation.order)
 
     def order(tree):
@@ -108,7 +109,7 @@ def test_phrases_in_trees_are_lists_of_their_tokens():
     ]
 
 
-def test_reasons_for_people_and_several_outputs(predict, run, model):
+def test_text_output_has_explanations_and_alternatives(predict, run, model):
     code, out, _ = predict(run, "--explain", "--n-best", 2, text=b"a b c\n\n")
     wanted = model.predict(["a b c"], beam=2, n_best=2, explain=True)[0]
     assert code == 0
@@ -127,14 +128,14 @@ def test_reasons_for_people_and_several_outputs(predict, run, model):
         (b"a b\na\rb\n", "standard input, line 2: the line has a carriage return"),
     ],
 )
-def test_what_is_no_text_is_named_after_the_lines_before_it(predict, run, model, text, words):
+def test_invalid_text_is_an_error_after_the_lines_before_it_are_processed(predict, run, model, text, words):
     code, out, errors = predict(run, text=text)
     assert (code, out) == (1, f"{model.predict(['a b'])[0].text}\n")
     assert words in errors
     assert "Traceback" not in errors
 
 
-def test_a_reader_that_has_seen_enough(run):
+def test_a_reader_may_close_the_pipe(run):
     process = subprocess.Popen(
         command(run, "--batch-size", 1),
         stdin=subprocess.PIPE,
@@ -154,7 +155,7 @@ def test_a_reader_that_has_seen_enough(run):
     assert b"Traceback" not in errors
 
 
-def test_grammars_are_kept_to_and_bare_models_are_taken(predict, tmp_path):
+def test_outputs_are_constrained_by_grammars_and_saved_models_are_loaded(predict, tmp_path):
     programs = ["and jump twice walk", "after run walk around left", "thrice look"]
     examples = [Example(("a", "b"), tuple(text.split()), "") for text in programs]
     directory = make_run(tmp_path / "run", model_for(examples), {"name": "scan-sp"})
@@ -182,15 +183,16 @@ def test_grammars_are_kept_to_and_bare_models_are_taken(predict, tmp_path):
         ((), 2, "Missing argument"),
     ],
 )
-def test_a_wrong_command_line(predict, run, monkeypatch, arguments, code, words):
+def test_wrong_usage_is_an_error(predict, run, monkeypatch, arguments, code, words):
     monkeypatch.chdir(Path(__file__).parents[2])
     monkeypatch.setattr("permalign.models.saving.hf_hub_download", None)  # the network is not asked
-    found, out, errors = predict(*(str(run) if one == "RUN" else one for one in arguments), text=b"a\n")
-    assert (found, out) == (code, "")
+    words_given = [str(run) if argument == "RUN" else argument for argument in arguments]
+    exit_code, out, errors = predict(*words_given, text=b"a\n")
+    assert (exit_code, out) == (code, "")
     assert words in " ".join(errors.split())
 
 
-def test_a_closed_input_is_told(run):
+def test_a_closed_standard_input_is_an_error(run):
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *command(run)],
         capture_output=True,
@@ -202,7 +204,9 @@ def test_a_closed_input_is_told(run):
     assert "standard input is closed" in done.stderr
 
 
-def test_a_line_too_long_for_the_memory_is_named_after_those_before_it(predict, run, model, monkeypatch):
+def test_a_line_too_long_for_the_memory_is_an_error_after_the_lines_before_it(
+    predict, run, model, monkeypatch
+):
     enough = Transducer.predict
 
     def short_of_memory(self, sentences, **options):
@@ -212,5 +216,5 @@ def test_a_line_too_long_for_the_memory_is_named_after_those_before_it(predict, 
 
     monkeypatch.setattr(Transducer, "predict", short_of_memory)
     code, out, errors = predict(run, text=b"a b\nc d\na b c d e f\n")
-    assert (code, out.splitlines()) == (1, [one.text for one in model.predict(["a b", "c d"])])
+    assert (code, out.splitlines()) == (1, [prediction.text for prediction in model.predict(["a b", "c d"])])
     assert "standard input, line 3: the line has 6 tokens, too many for the available memory" in errors

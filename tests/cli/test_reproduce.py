@@ -23,17 +23,17 @@ def test_wrong_arguments_are_explained(tmp_path):
         ("table2", "--cell", "soft/nowhere"): "unknown cell of table2 'soft/nowhere'",
         ("table2", "--seeds", "one"): "--seeds is 'one'",
     }
-    for words, said in wrong.items():
+    for words, message in wrong.items():
         done = reproduce(*words, cwd=tmp_path)
         assert done.returncode == 2
-        assert said in " ".join(done.stderr.replace("│", " ").split())
+        assert message in " ".join(done.stderr.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_without_time_the_table_says_that_nothing_was_run(tmp_path):
     done = reproduce("table4", "--cell", "hard/en-ja-iid", "--budget", "0", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "1 runs are left" in done.stderr
+    assert "1 runs are unfinished" in done.stderr
     assert done.stdout.split() == ["results/table4.md", "results/runs.md"]
     assert (
         "| Hard-ReMoto | not run, *37.4* | not run, *28.7* | not run |"
@@ -41,7 +41,7 @@ def test_without_time_the_table_says_that_nothing_was_run(tmp_path):
     )
 
 
-def test_options_that_fit_no_run_are_an_error(tmp_path):
+def test_an_unknown_option_is_an_error(tmp_path):
     done = reproduce("table4", "--cell", "hard/en-ja-iid", "--set", "training.max_stepz=1", cwd=tmp_path)
     assert done.returncode == 1
     assert "did you mean training.max_steps?" in done.stderr

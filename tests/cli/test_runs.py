@@ -1,4 +1,4 @@
-"""The verbs that use a run: evaluate and compare."""
+"""The commands that use a run: evaluate and compare."""
 
 import json
 import shlex
@@ -25,7 +25,7 @@ def permalign(*arguments):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Two seeds of a system that has learned little, and two of one that has learned more."""
+    """Two seeds of a system with little training, and two seeds of a system with more."""
     folder = tmp_path_factory.mktemp("runs")
     examples = small.examples(80)
     write_own(folder / "own.tsv", examples)
@@ -43,7 +43,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def runs(made, tmp_path):
-    """The same, to write into."""
+    """A copy of the trained runs, which the test may change."""
     return shutil.copytree(made, tmp_path / "runs")
 
 
@@ -55,7 +55,7 @@ def translation(tmp_path):
     return make_run(tmp_path / "run", model, task).path
 
 
-def test_the_table_is_what_evaluate_finds(runs):
+def test_the_printed_metrics_are_those_of_an_evaluation_in_python(runs):
     run = runs / "more" / "0"
     done = permalign(
         "evaluate", run, "--split", "iid/test", "--split", "iid/dev", "--beam", 2, "--by", "length"
@@ -72,7 +72,7 @@ def test_the_table_is_what_evaluate_finds(runs):
     assert "evaluating on iid/test of own" in done.stderr
 
 
-def test_json_is_one_object_a_split_and_the_default_is_test(runs, tmp_path):
+def test_json_has_one_object_per_split_and_the_default_is_the_test_split(runs, tmp_path):
     plot = tmp_path / "plot.pdf"
     done = permalign(
         "evaluate", runs / "little" / "0", "--json", "--plot", plot, "--output", tmp_path / "out"
@@ -86,7 +86,7 @@ def test_json_is_one_object_a_split_and_the_default_is_test(runs, tmp_path):
 
 
 def by_sacrebleu(log):
-    """What the command that was logged prints: scores by name."""
+    """Run the sacrebleu command that was printed; returns its scores by name."""
     (line,) = (line for line in log.splitlines() if "command for the same scores: " in line)
     command = shlex.split(line.partition("scores: ")[2])
     assert command[0] == "sacrebleu"
@@ -96,7 +96,7 @@ def by_sacrebleu(log):
     return {"bleu" if score["name"] == "BLEU" else "chrf": score for score in json.loads(done.stdout)}
 
 
-def test_bleu_is_that_of_the_command_it_prints(translation):
+def test_bleu_is_that_of_the_printed_sacrebleu_command(translation):
     done = permalign("evaluate", translation, "--split", "iid/train", "--json")
     assert done.exit_code == 0
     record = json.loads(done.stdout)
@@ -108,7 +108,7 @@ def test_bleu_is_that_of_the_command_it_prints(translation):
     assert f"bleu: {record['signatures']['bleu']}" in shown
 
 
-def test_bleu_shown_in_training_is_that_of_evaluate_and_of_sacrebleu(tmp_path):
+def test_bleu_during_training_is_that_of_evaluate_and_of_sacrebleu(tmp_path):
     head = {"kind": "tagging", "embedding_dim": 16, "hidden_size": 16, "encoder": {"hidden_size": 16}}
     training = {"max_steps": 15, "evaluate_every": 5, "learning_rate": 0.02, "beam": 2}
     options = {"task": {**aligned(tmp_path), "dev_size": 12}, "model": {"head": head}, "training": training}
@@ -121,12 +121,12 @@ def test_bleu_shown_in_training_is_that_of_evaluate_and_of_sacrebleu(tmp_path):
     assert 0 < best < 100
 
 
-def test_what_stands_in_train_is_told(translation):
+def test_a_note_counts_examples_that_occur_in_train(translation):
     done = permalign("evaluate", translation, "--split", "iid/test")
     assert "of 4 examples of iid/test also occur in iid/train" in done.stderr
 
 
-def test_a_checkpoint_has_answers_of_its_own(runs):
+def test_a_checkpoint_has_its_own_predictions(runs):
     run = runs / "little" / "0"
     shutil.copytree(runs / "more" / "0" / "model", run / "checkpoints" / "last")
     best, last = (
@@ -137,7 +137,7 @@ def test_a_checkpoint_has_answers_of_its_own(runs):
     assert last["predictions"] == str(run / "predictions" / "last" / "iid" / "test.jsonl")
 
 
-def test_the_task_can_be_set_anew(tmp_path):
+def test_options_of_the_task_can_be_changed(tmp_path):
     task = {"name": "arithmetic"}
     model = model_for(get_task("arithmetic", depth=4).examples("depth-4/test")[:200])
     run = make_run(tmp_path / "run", model, task).path
@@ -158,7 +158,7 @@ def test_the_task_can_be_set_anew(tmp_path):
     assert permalign("evaluate", run, "--set", "seed=3").exit_code == 2
 
 
-def test_a_beam_that_is_not_said_is_that_of_training(runs):
+def test_the_default_beam_size_is_that_of_training(runs):
     run = TrainedRun(runs / "little" / "0")
     assert run.beam(DecodingSettings()) == 1
     config = runs / "little" / "0" / "config.yaml"
@@ -187,22 +187,22 @@ def test_a_beam_that_is_not_said_is_that_of_training(runs):
         (("compare", "RUN"), 2, "Missing argument"),
     ],
 )
-def test_what_can_be_mended_is_told_without_a_stack_trace(runs, arguments, code, words):
+def test_errors_are_printed_without_a_stack_trace(runs, arguments, code, words):
     filled = [argument.replace("RUN", str(runs / "little" / "0")) for argument in arguments]
     done = permalign(*filled)
     assert (done.exit_code, done.stdout) == (code, "")
     assert words in " ".join(done.stderr.split())
-    assert "evaluating" not in done.stderr  # it is told before any work is done
+    assert "evaluating" not in done.stderr  # errors are found before the evaluation starts
 
 
-def test_a_run_without_a_model_yet(runs):
+def test_a_run_that_has_no_model_yet_is_an_error(runs):
     shutil.rmtree(runs / "little" / "0" / "model")
     done = permalign("evaluate", runs / "little" / "0")
     assert done.exit_code == 1
     assert "has no model yet" in done.stderr
 
 
-def test_seeds_in_folders_and_in_lists_are_compared_alike(runs):
+def test_seeds_may_be_given_as_a_folder_or_as_a_list(runs):
     listed = [f"{runs / system / '0'},{runs / system / '1'}" for system in ("little", "more")]
     by_folder = permalign("compare", runs / "little", runs / "more", "--json")
     by_list = permalign("compare", *listed, "--json")
@@ -217,7 +217,7 @@ def test_seeds_in_folders_and_in_lists_are_compared_alike(runs):
     assert exact["p_values"][0] < 0.05
 
 
-def test_a_system_is_no_better_than_itself(runs):
+def test_a_system_does_not_differ_from_itself(runs):
     done = permalign("compare", runs / "more" / "0", runs / "more" / "0")
     assert done.exit_code == 0
     row = next(line.split() for line in done.stdout.splitlines() if line.startswith("exact_match"))
@@ -226,7 +226,7 @@ def test_a_system_is_no_better_than_itself(runs):
     assert "P of exact_match: paired permutation test" in done.stdout
 
 
-def test_kept_answers_are_used_until_the_model_or_the_search_changes(runs):
+def test_stored_predictions_are_reused_until_the_model_or_the_decoding_changes(runs):
     run = runs / "little" / "0"
 
     def exact_match(*options):
@@ -234,12 +234,12 @@ def test_kept_answers_are_used_until_the_model_or_the_search_changes(runs):
         return json.loads(done.stdout)["comparisons"][0]["first"]["mean"]
 
     before, other = exact_match(), runs / "more" / "1"
-    kept = run / "predictions" / "iid" / "test.jsonl"
-    kept.write_text(kept.read_text().replace('"correct": false', '"correct": true'))
+    stored = run / "predictions" / "iid" / "test.jsonl"
+    stored.write_text(stored.read_text().replace('"correct": false', '"correct": true'))
     assert exact_match() == 100.0
     assert exact_match("--beam", 2) < 100.0
     assert exact_match() == before
-    kept.write_text(kept.read_text().replace('"correct": false', '"correct": true'))
+    stored.write_text(stored.read_text().replace('"correct": false', '"correct": true'))
     assert exact_match("--again") == before
     weights = run / "model" / "model.safetensors"
     weights.write_bytes((other / "model" / "model.safetensors").read_bytes())
@@ -267,7 +267,7 @@ def test_only_runs_on_the_same_examples_are_compared(runs, translation):
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "predict", "compare"])
-def test_every_verb_has_examples(verb):
+def test_the_help_of_every_command_has_examples(verb):
     done = permalign(verb, "--help")
     assert done.exit_code == 0
     assert f"Examples:\n    permalign {verb} runs/" in done.stdout
@@ -287,7 +287,7 @@ def test_help_does_not_wait_for_torch(arguments):
     assert done.stdout.endswith("\n[]\n")
 
 
-def test_answers_are_kept_under_the_name_of_the_model_that_gave_them(runs):
+def test_predictions_are_stored_with_the_fingerprint_of_their_model(runs):
     little, more = runs / "little" / "0", runs / "more" / "0"
     run, decoding = TrainedRun(little), DecodingSettings()
     before = run.evaluate("iid/test", decoding)
@@ -300,7 +300,7 @@ def test_answers_are_kept_under_the_name_of_the_model_that_gave_them(runs):
     )
 
 
-def test_answers_to_other_examples_are_not_those_that_are_kept(runs, monkeypatch):
+def test_stored_predictions_for_other_examples_are_not_reused(runs, monkeypatch):
     run, decoding = TrainedRun(runs / "more" / "0"), DecodingSettings()
     run.predictions("iid/test", decoding)
     again = TrainedRun(runs / "more" / "0")

@@ -25,7 +25,7 @@ def run(tmp_path_factory):
 
 @contextmanager
 def serving(*arguments):
-    """A server on a free port, and its address."""
+    """Start a server on a free port; yields its process and its address."""
     process = subprocess.Popen(
         [*COMMAND, *arguments, "--port", "0"], stderr=subprocess.PIPE, text=True, preexec_fn=accept_interrupts
     )
@@ -38,18 +38,18 @@ def serving(*arguments):
         process.stderr.close()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_it_answers_on_loopback_and_stops_cleanly(run, how):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_server_answers_on_loopback_and_stops_cleanly(run, number):
     with serving(run) as (process, address):
         assert address.startswith("http://127.0.0.1:")
         with urlopen(address + "api/runs") as answer:
             assert json.load(answer)[0]["name"] == "tiny"
-        process.send_signal(how)
+        process.send_signal(number)
         assert process.wait(10) in (0, -signal.SIGTERM)
         assert "Traceback" not in process.stderr.read()
 
 
-def test_a_port_in_use_is_named(run):
+def test_a_port_in_use_is_an_error(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = subprocess.run([*COMMAND, run, "--port", str(port)], capture_output=True, text=True)
@@ -58,13 +58,13 @@ def test_a_port_in_use_is_named(run):
     assert "Traceback" not in result.stderr
 
 
-def test_a_run_that_is_not_there_is_named(tmp_path):
+def test_a_missing_run_is_an_error(tmp_path):
     result = subprocess.run([*COMMAND, str(tmp_path / "none")], capture_output=True, text=True)
     assert result.returncode == 1
     assert "is not a folder" in result.stderr
 
 
-def test_a_missing_extra_is_named(run):
+def test_a_missing_package_is_an_error_with_the_command_to_install_it(run):
     code = "import sys; sys.modules['fastapi'] = None; from permalign.cli import main; main()"
     result = subprocess.run([sys.executable, "-c", code, "serve", run], capture_output=True, text=True)
     assert result.returncode == 1

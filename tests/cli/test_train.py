@@ -43,7 +43,7 @@ def test_help_shows_examples_without_torch(verb):
     assert f"  permalign {verb}" in done.stdout
 
 
-def test_all_experiments_are_listed_with_a_line(permalign):
+def test_all_experiments_are_listed_with_a_description(permalign):
     lines = permalign("train", "--list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == experiment_names()
     assert all(len(line.split()) > 4 for line in lines)
@@ -65,7 +65,7 @@ def test_training_prints_where_the_model_is(permalign, config, tmp_path):
     assert "Finished: all 2 steps are done." in finished.stderr
 
 
-def test_an_average_of_kept_models(permalign, config):
+def test_kept_checkpoints_are_averaged(permalign, config):
     assert permalign("train", "mine.yaml", "--run", "run").exit_code == 0
     answer = permalign("average", "run", "--out", "mean")
     assert (answer.exit_code, answer.stdout) == (0, "mean\n")
@@ -73,7 +73,7 @@ def test_an_average_of_kept_models(permalign, config):
     assert permalign("average", "run", "--out", "mean", "--overwrite").exit_code == 0
 
 
-def test_an_ensemble_of_kept_models(permalign, config):
+def test_kept_checkpoints_become_an_ensemble(permalign, config):
     assert permalign("train", config, "--run", "run").exit_code == 0
     answer = permalign("ensemble", "run", "--out", "all")
     assert (answer.exit_code, answer.stdout) == (0, "all\n")
@@ -85,7 +85,7 @@ def test_an_ensemble_of_kept_models(permalign, config):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["train"], 2, "give the NAME of an experiment"),
+        (["train"], 2, "the name of an experiment (see --list) or a YAML file is missing"),
         (["train", "arithmetic/sotf"], 1, "did you mean 'arithmetic/soft'?"),
         (["train", "nowhere.yaml"], 1, "there is no such file"),
         (
@@ -100,14 +100,14 @@ def test_an_ensemble_of_kept_models(permalign, config):
         (["average", "nowhere", "--out", "mean"], 1, "there is no such run"),
     ],
 )
-def test_what_is_wrong_is_said_in_plain_words(permalign, arguments, code, message):
+def test_errors_are_printed_without_a_stack_trace(permalign, arguments, code, message):
     answer = permalign(*arguments)
     assert answer.exit_code == code
     assert message in " ".join(answer.stderr.replace("│", " ").split())
     assert answer.stdout == ""
 
 
-def test_plain_lines_say_how_long_it_takes():
+def test_plain_lines_show_the_remaining_time():
     stream = StringIO()
     display = PlainDisplay(stream)
     display.begin(0, 100)
@@ -115,7 +115,7 @@ def test_plain_lines_say_how_long_it_takes():
     assert stream.getvalue().startswith("step 50/100  train  loss 0.25  (0s left)")
 
 
-def test_a_terminal_shows_step_loss_dev_and_time():
+def test_the_progress_bar_shows_step_loss_dev_metric_and_time():
     from rich.console import Console
 
     console = Console(file=StringIO(), force_terminal=True, width=120)
@@ -125,18 +125,20 @@ def test_a_terminal_shows_step_loss_dev_and_time():
     display.record(40, "dev", {"exact_match": 87.5})
     display.end()
     shown = console.file.getvalue()
-    for part in ("40/100", "loss 0.5", "dev 87.50", "left"):
-        assert part in shown
+    for text in ("40/100", "loss 0.5", "dev 87.50", "left"):
+        assert text in shown
 
 
 @pytest.mark.parametrize(
-    ("states", "told"),
+    ("states", "message"),
     [
         (["step-0000050"], "the last saved step is 50"),
         ([], "Nothing was saved yet; the run will start from the beginning"),
     ],
 )
-def test_only_what_was_saved_is_said_to_be(permalign, config, tmp_path, monkeypatch, states, told):
+def test_after_an_interruption_the_saved_step_is_printed(
+    permalign, config, tmp_path, monkeypatch, states, message
+):
     def killed(options, run, overwrite):
         run.mkdir()
         (run / "config.yaml").touch()
@@ -147,11 +149,11 @@ def test_only_what_was_saved_is_said_to_be(permalign, config, tmp_path, monkeypa
     monkeypatch.setattr("permalign.training.launch.train", killed)
     answer = permalign("train", "mine.yaml", "--run", "run")
     assert answer.exit_code == 130
-    assert told in answer.stderr
+    assert message in answer.stderr
     assert "permalign train --resume run" in answer.stderr
 
 
-def test_a_search_that_is_stopped_says_how_it_goes_on(permalign, config, monkeypatch):
+def test_an_interrupted_search_prints_how_to_resume_it(permalign, config, monkeypatch):
     def stopped(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -166,16 +168,16 @@ def test_a_search_that_is_stopped_says_how_it_goes_on(permalign, config, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--set", "training.max_stepz=3"), "did you mean training.max_steps?"),
         (("--set", "training=3"), "training is 3, but must be a mapping from options to values"),
         (("--set", "training"), "is not a setting"),
     ],
 )
-def test_a_wrong_setting_is_an_error_of_the_command_line(permalign, config, arguments, told):
+def test_a_wrong_setting_is_wrong_usage(permalign, config, arguments, message):
     answer = permalign("train", "mine.yaml", *arguments)
     assert answer.exit_code == 2
-    assert told in " ".join(answer.stderr.split())
+    assert message in " ".join(answer.stderr.split())
     config.write_text(config.read_text() + "stepz: 3\n")
     assert permalign("train", "mine.yaml", "--set", "seed=2").exit_code == 1

@@ -47,14 +47,14 @@ def test_wrong_options_are_reported_before_anything_runs(tmp_path):
     assert "did you mean training.max_steps?" in plan.invalid["good/plain"]
 
 
-def test_a_failure_stops_no_other_run_and_finished_runs_are_not_repeated(tmp_path):
+def test_a_failure_does_not_stop_other_runs_and_finished_runs_are_not_repeated(tmp_path):
     table = small_table(tmp_path)
     plan, store = plan_of(table, tmp_path)
-    said = []
-    outcome = run_jobs(plan.jobs, 2, say=said.append)
-    assert [name.split("-")[0] for name in outcome.finished] == ["arithmetic"], said
+    messages = []
+    outcome = run_jobs(plan.jobs, 2, say=messages.append)
+    assert [name.split("-")[0] for name in outcome.finished] == ["arithmetic"], messages
     assert len(outcome.failed) == 1
-    assert any("max_tokens" in line for line in said)
+    assert any("max_tokens" in line for line in messages)
 
     markdown = write_report(table, store.read(), tmp_path / "results").read_text()
     good, bad = (line for line in markdown.splitlines() if line.startswith(("| A system", "| One that")))
@@ -115,7 +115,7 @@ def test_control_c_saves_runs_and_they_resume_exactly(tmp_path, uninterrupted):
     assert (job.folder / "model" / "model.safetensors").read_bytes() == uninterrupted
 
 
-def test_runs_beyond_the_budget_are_left(tmp_path):
+def test_runs_beyond_the_time_limit_are_unfinished(tmp_path):
     plan, _ = plan_of(small_table(tmp_path), tmp_path, "good/plain", seeds=(0, 1, 2))
     outcome = run_jobs(plan.jobs, 1, minutes=0.0)
     assert outcome.unfinished == [job.key.name for job in plan.jobs]

@@ -23,13 +23,13 @@ from permalign.cli import (
 app = typer.Typer(
     name="permalign",
     help="Sequence transduction with exact latent reorderings.\n\n\b\n"
-    "Exit codes: 0 success, 1 a problem that the message explains, 2 wrong usage, 130 interrupted.",
+    "Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command(help=demo.HELP, short_help="Train a small model while you watch.")(demo.demo)
+app.command(help=demo.HELP, short_help="Train a small model on arithmetic as a demonstration.")(demo.demo)
 app.add_typer(data.app, name="data")
 app.command(help=train.HELP, short_help="Train a model, or resume a run.")(train.train)
 app.command(help=average.HELP, short_help="Average the weights of several models.")(average.average)
@@ -40,9 +40,9 @@ app.command(help=predict.HELP, short_help="Predict outputs for sentences from st
 )
 app.command(help=compare.HELP, short_help="Compare two systems, with significance tests.")(compare.compare)
 app.command(help=tune.HELP, short_help="Search for the best options (hyperparameters).")(tune.tune)
-app.command(help=explain.HELP, short_help="Show how an output came about.")(explain.explain)
-app.command(help=serve.HELP, short_help="Open the explorer, a web page for runs.")(serve.serve)
-app.command(help=reproduce.HELP, short_help="Run the cells of a table of the paper.")(reproduce.reproduce)
+app.command(help=explain.HELP, short_help="Show how a model arrives at its output.")(explain.explain)
+app.command(help=serve.HELP, short_help="Serve the explorer, a web page about runs.")(serve.serve)
+app.command(help=reproduce.HELP, short_help="Reproduce a table of the paper.")(reproduce.reproduce)
 
 
 def _print_version(requested: bool) -> None:

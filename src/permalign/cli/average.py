@@ -1,4 +1,4 @@
-"""``permalign average``: one model with the mean parameters of several."""
+"""``permalign average``: average the parameters of several models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from permalign.cli.error_messages import report_errors
 
-HELP = """Average the parameters of several models: of a run's best checkpoints, or of any folders.
+HELP = """Average the parameters of several models, such as the best checkpoints of a run, and save the result.
 
 A run keeps several checkpoints if it is trained with --set training.keep_checkpoints=5. Parameters of models that were
 trained with different seeds have no meaningful average; make an ensemble of them instead.
@@ -21,11 +21,19 @@ Examples:
 
 @report_errors()
 def average(
-    models: Annotated[list[Path], typer.Argument(metavar="RUN | MODEL...", help="The models to average.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to save the average in.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model in that folder.")] = False,
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN | MODEL...",
+            help="Folders of the models to average, or a single run, whose checkpoints are averaged.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to save the averaged model in.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing model in the folder.")
+    ] = False,
 ) -> None:
-    """Average the parameters of models."""
+    """Average the parameters of models, and save the result."""
     from permalign.training.combine_models import average
 
     average(models, out, overwrite=overwrite)

@@ -1,4 +1,4 @@
-"""``permalign compare``: two systems on the same examples, with significance tests."""
+"""``permalign compare``: compare two systems on the same examples, with significance tests."""
 
 import json
 from pathlib import Path
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from permalign.training.trained_run import TrainedRun
 
 HELP = with_examples(
-    "Compare two systems on the same examples. A system is a run, several runs separated by commas, or a folder of "
-    "runs: its seeds, whose mean and standard deviation are shown.\n\n"
-    "P is the p-value of the difference: by a paired permutation test on means over seeds for exact match and "
-    "execution accuracy, by sacrebleu's paired tests, seed by seed, for BLEU and chrF. Predictions stored in "
-    "RUN/predictions are reused if the same model made them with the same settings; otherwise the run is evaluated.",
+    "Compare two systems on the same examples. A system is a run, or several runs with different seeds, whose mean and "
+    "standard deviation are shown: several folders separated by commas, or a folder that contains the runs.\n\n"
+    "P is the p-value of the difference. For exact match and execution accuracy, it is that of a paired permutation "
+    "test on means over seeds; for BLEU and chrF, those of sacrebleu's paired tests, one for each pair of seeds. "
+    "Predictions in RUN/predictions are reused if the same model made them with the same settings; otherwise the run "
+    "is evaluated.",
     "compare runs/ssnt runs/soft --split len/test",
     "compare runs/ssnt-0,runs/ssnt-1,runs/ssnt-2 runs/soft-0,runs/soft-1,runs/soft-2",
     "compare runs/ssnt runs/soft --json | jq '.comparisons[] | {metric, p_values}'",
@@ -46,17 +47,20 @@ def compare(
     constrained: Constrained = False,
     checkpoint: Checkpoint = None,
     bootstrap: Annotated[
-        bool, typer.Option("--bootstrap", help="Use a paired bootstrap for BLEU and chrF, not randomisation.")
+        bool,
+        typer.Option(
+            "--bootstrap", help="Test BLEU and chrF by bootstrap, not by approximate randomization."
+        ),
     ] = False,
-    resamples: Annotated[int, typer.Option(min=1, help="Number of resamples of the tests.")] = 10_000,
+    resamples: Annotated[int, typer.Option(min=1, help="Number of random samples of each test.")] = 10_000,
     again: Annotated[
-        bool, typer.Option("--again", help="Evaluate again, even if predictions are stored.")
+        bool, typer.Option("--again", help="Evaluate again instead of reusing stored predictions.")
     ] = False,
     batch_size: BatchSize = 64,
     device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per split.")] = False,
 ) -> None:
-    """Print both systems' metrics with p-values."""
+    """Print the metrics of both systems, with p-values."""
     from permalign.evaluation import significance
     from permalign.evaluation.metrics import is_translation
     from permalign.training.trained_run import DecodingSettings, TrainedRun
@@ -93,21 +97,22 @@ def _folders(system: str) -> list[Path]:
     if (Path(system) / "config.yaml").is_file():
         return [Path(system)]
     if Path(system).is_dir():
-        inside = sorted(config.parent for config in Path(system).glob("*/config.yaml"))
-        if not inside:
+        runs = sorted(config.parent for config in Path(system).glob("*/config.yaml"))
+        if not runs:
             raise PermalignError(f"{system} is neither a run nor a folder of runs: it has no config.yaml.")
-        return inside
-    parts = [part for part in system.split(",") if part]
-    if not parts:
+        return runs
+    names = [name for name in system.split(",") if name]
+    if not names:
         raise typer.BadParameter(f"{system!r} does not name a run.")
-    return [folder for part in parts for folder in _one_or_more(part, system)]
+    return [folder for name in names for folder in _folders_of_name(name, system)]
 
 
-def _one_or_more(part: str, system: str) -> list[Path]:
-    if not Path(part).is_dir():
-        of = "" if part == system else f" (of {system!r})"
-        raise PermalignError(f"there is no run {part!r}{of}; train one with `permalign train`.")
-    return _folders(part)
+def _folders_of_name(name: str, system: str) -> list[Path]:
+    """The folders of one of the comma-separated names of a system."""
+    if not Path(name).is_dir():
+        context = "" if name == system else f" (of {system!r})"
+        raise PermalignError(f"there is no run {name!r}{context}; train one with `permalign train`.")
+    return _folders(name)
 
 
 def _record(
@@ -155,10 +160,10 @@ def _print(
         for comparison in comparisons
     ]
     print_columns(rows, numbers_from=1)
-    tests = {
-        one.test: [other.metric for other in comparisons if other.test == one.test] for one in comparisons
-    }
-    for test, metrics in tests.items():
+    metrics_by_test: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        metrics_by_test.setdefault(comparison.test, []).append(comparison.metric)
+    for test, metrics in metrics_by_test.items():
         if test:
             typer.echo(f"P of {', '.join(metrics)}: {test}")
     typer.echo()

@@ -29,7 +29,9 @@ app = typer.Typer(
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Folder with one subfolder per dataset [default: $PERMALIGN_DATA, else the cache]."),
+    typer.Option(
+        help="Data folder, with a subfolder per dataset [default: $PERMALIGN_DATA, else the cache]."
+    ),
 ]
 
 
@@ -88,7 +90,7 @@ def show(
 
 @app.command(
     help=_help(
-        "Write every split of a task to DIR/condition/part.jsonl.",
+        "Write every split of a task as JSON lines, to DIR/CONDITION/PART.jsonl.",
         "make scan-sp --out data/scan-sp",
         "make zh-en --source-file fbis.zh --target-file fbis.en --out data/fbis",
     )
@@ -109,8 +111,8 @@ def make(
 
 @app.command(
     help=_help(
-        "Print statistics of a task: number of examples, lengths and vocabulary sizes. UNSEEN is the share of tokens "
-        "that do not occur in the training split of the same condition.",
+        "Print the number of examples, the lengths and the vocabulary sizes (TYPES) of every split. UNSEEN is the "
+        "share of tokens that do not occur in the training split of the same condition.",
         "stats en-ja",
         "stats aligned --source-file a.de --target-file a.en",
     )
@@ -134,8 +136,8 @@ def stats(task: Task) -> None:
 
 @app.command(
     help=_help(
-        "Download a dataset, verify its checksums, and store it where every command looks for it. An interrupted "
-        "download resumes where it stopped.",
+        "Download datasets to the data folder, and verify their checksums. An interrupted download is resumed where it "
+        "stopped.",
         "fetch en-ja",
         "fetch geoquery geobase --data-dir data",
     )
@@ -143,7 +145,7 @@ def stats(task: Task) -> None:
 @report_errors()
 def fetch(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Names of downloads, see `permalign data list`.")
+        list[str], typer.Argument(metavar="NAME...", help="Names of downloads; see `permalign data list`.")
     ],
     data_dir: DataDir = None,
 ) -> None:
@@ -168,8 +170,8 @@ def _progress_bar(download: Download) -> Iterator[Progress]:
     with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
         bar_of = {file: bars.add_task(file.name, total=file.size) for file in download.files}
 
-        def progress(file: RemoteFile, have: int) -> None:
-            bars.update(bar_of[file], completed=have)
+        def progress(file: RemoteFile, received: int) -> None:
+            bars.update(bar_of[file], completed=received)
 
         yield progress
 
@@ -186,8 +188,8 @@ def _presence(download: Download, root: Path) -> str:
 
 def _block(example: Example) -> str:
     lines = [("id", example.id), ("source", " ".join(example.source)), ("target", " ".join(example.target))]
-    taken = {name for name, _ in lines}
-    lines += [(f"meta.{key}" if key in taken else key, str(value)) for key, value in example.meta.items()]
+    used_keys = {name for name, _ in lines}
+    lines += [(f"meta.{key}" if key in used_keys else key, str(value)) for key, value in example.meta.items()]
     width = max(len(key) for key, _ in lines)
     return "\n".join(f"{key:{width}}  {value}" for key, value in lines)
 

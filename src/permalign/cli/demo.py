@@ -1,4 +1,4 @@
-"""``permalign demo``: train a small model on arithmetic and show how it parses an expression."""
+"""``permalign demo``: train a small model on arithmetic, and show how it parses an expression."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from permalign.cli.error_messages import report_errors
 
-HELP = """Train a small model on arithmetic, in a minute or two, and see how it parses an unseen expression.
+HELP = """Train a small model on arithmetic, which takes a minute or two, and show how it parses an unseen expression.
 
 \b
 Examples:
@@ -19,10 +19,11 @@ Examples:
 @report_errors()
 def demo(
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder to keep the model in [default: none].")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder to save the run in [default: the run is deleted]."),
     ] = None,
 ) -> None:
-    """Train, evaluate and explain."""
+    """Train and evaluate a small model, and explain one of its outputs."""
     from permalign.demo import show
 
     show(run)

@@ -1,4 +1,4 @@
-"""``permalign ensemble``: one model that averages the probabilities of several."""
+"""``permalign ensemble``: combine several models into an ensemble, which averages their probabilities."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +7,10 @@ import typer
 
 from permalign.cli.error_messages import report_errors
 
-HELP = """Save an ensemble of several models, which averages their probabilities.
+HELP = """Combine several models into an ensemble, which averages their probabilities, and save it.
 
-The models need the same vocabularies, but may have been trained with different seeds or options. The members can also
-be the kept checkpoints of a single run.
+The models must have the same vocabularies, but may have been trained with different seeds or options. They can also be
+the checkpoints that a single run has kept (see training.keep_checkpoints).
 
 \b
 Examples:
@@ -21,11 +21,19 @@ Examples:
 
 @report_errors()
 def ensemble(
-    models: Annotated[list[Path], typer.Argument(metavar="RUN | MODEL...", help="The members.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to save the ensemble in.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model in that folder.")] = False,
+    models: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN | MODEL...",
+            help="Folders of the models to combine, or a single run, whose checkpoints are combined.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to save the ensemble in.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing model in the folder.")
+    ] = False,
 ) -> None:
-    """Make an ensemble of models."""
+    """Combine models into an ensemble, and save it."""
     from permalign.training.combine_models import ensemble
 
     ensemble(models, out, overwrite=overwrite)

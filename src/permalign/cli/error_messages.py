@@ -1,4 +1,4 @@
-"""Errors as messages without stack traces, and meaningful exit codes."""
+"""Print errors as messages without stack traces, and set exit codes."""
 
 import os
 import sys
@@ -15,10 +15,10 @@ BROKEN_PIPE = 141
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Print errors that a user can fix as messages without a stack trace; every command is decorated with it.
+    """Print errors that a user can fix as messages without a stack trace; all commands have this decorator.
 
-    Wrong usage exits with code 2, any other error that a user can fix with 1. Ctrl-C, and a reader that closes the
-    pipe (``| head``), exit with the codes that shells use.
+    The exit code is 2 for wrong usage and 1 for any other error that a user can fix. After Ctrl-C, or if the reader of
+    the output closes the pipe (``| head``), it is the code that shells use.
     """
     try:
         if sys.stdout is None:

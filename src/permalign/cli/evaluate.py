@@ -1,4 +1,4 @@
-"""``permalign evaluate``: the metrics of a run on splits of its task."""
+"""``permalign evaluate``: evaluate a run on splits of its task."""
 
 import json
 from dataclasses import asdict
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 HELP = with_examples(
     "Evaluate a run on splits of its task, and write the predictions to RUN/predictions.\n\n"
     "Metrics are in percent. Token accuracy is the share of positions at which output and target have the same token; "
-    "missing and superfluous tokens count as wrong. BLEU and chrF are computed by sacrebleu on the tokens as they are "
-    "(--tokenize none); its own command gives the same scores for the .ref and .hyp files.",
+    "missing and superfluous tokens count as wrong. BLEU and chrF are computed by sacrebleu without tokenization "
+    "(--tokenize none); the sacrebleu command that is printed gives the same scores for the files of references (.ref) "
+    "and outputs (.hyp).",
     "evaluate runs/soft",
     "evaluate runs/soft --split iid/test --split len/test --beam 5",
     "evaluate runs/soft --split len/test --by depth --plot depth.pdf",
@@ -47,20 +48,23 @@ Device = Annotated[
 ]
 Checkpoint = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="A checkpoint in RUN/checkpoints, such as last [default: the best]."),
+    typer.Option(
+        metavar="NAME",
+        help="Name of a checkpoint in RUN/checkpoints, such as last [default: the best model].",
+    ),
 ]
 Splits = Annotated[
     list[str] | None,
     typer.Option(
         "--split",
         metavar="SPLIT",
-        help="Split to evaluate on; may be repeated [default: test of the run's condition].",
+        help="Split to evaluate on; may be repeated [default: the test split of the condition that was trained on].",
     ),
 ]
 
 
 class Size(StrEnum):
-    """The sizes that accuracy can be broken down by."""
+    """The sizes by which metrics can be broken down."""
 
     LENGTH = "length"
     DEPTH = "depth"
@@ -74,15 +78,19 @@ def evaluate(
     length_penalty: LengthPenalty = None,
     constrained: Constrained = False,
     checkpoint: Checkpoint = None,
-    by: Annotated[Size | None, typer.Option(help="Also print metrics by source length or by depth.")] = None,
+    by: Annotated[
+        Size | None, typer.Option(help="Also print the metrics by source length or by depth.")
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Plot the metric by size (.png, .pdf or .svg); implies --by length."
+            metavar="FILE",
+            help="Plot the metric by length or depth (.png, .pdf or .svg) [default: --by length].",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for predictions [default: RUN/predictions].")
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for the predictions [default: RUN/predictions]."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -105,23 +113,23 @@ def evaluate(
             require_format(plot)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-    opened = TrainedRun(run, checkpoint, settings or (), device)
+    trained_run = TrainedRun(run, checkpoint, settings or (), device)
     decoding = DecodingSettings(beam, constrained, batch_size, length_penalty)
     if constrained:
-        opened.require_grammar()
-    splits = list(dict.fromkeys(split or [opened.test_split]))
+        trained_run.require_grammar()
+    splits = list(dict.fromkeys(split or [trained_run.test_split]))
     for name in splits:
-        opened.require_split(name)
+        trained_run.require_split(name)
         if by is not None:
-            _require_sizes(opened, name, by)
+            _require_sizes(trained_run, name, by)
     reports: dict[str, Report] = {}
     groups: dict[str, tuple[Group, ...]] = {}
     for name in splits:
-        typer.echo(f"evaluating on {name} of {opened.task.name}", err=True)
-        reports[name] = opened.evaluate(name, decoding)
+        typer.echo(f"evaluating on {name} of {trained_run.task.name}", err=True)
+        reports[name] = trained_run.evaluate(name, decoding)
         if by is not None:
-            groups[name] = _breakdown(opened, reports[name], by)
-        files = opened.write(name, decoding, reports[name], output)
+            groups[name] = _breakdown(trained_run, reports[name], by)
+        files = trained_run.write(name, decoding, reports[name], output)
         _log(reports[name], files)
         if as_json:
             record = _record(name, reports[name], files, by, groups.get(name, ()))
@@ -131,7 +139,7 @@ def evaluate(
         for name, split_groups in groups.items():
             _print_groups(f"{name} by {by}", split_groups)
     if plot is not None:
-        plot_breakdown(plot, groups, main_metric(opened.task), by or "")
+        plot_breakdown(plot, groups, main_metric(trained_run.task), by or "")
         typer.echo(f"wrote {plot}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""``permalign explain``: how a model gets from a sentence to its output."""
+"""``permalign explain``: show how a model arrives at its output for a sentence."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from permalign.errors import DataError, PermalignError
 if TYPE_CHECKING:
     from permalign.explain import Comparison, Trace
 
-HELP = """Show how a model gets from a sentence to its output: the tree with its straight (→) and inverted (⇄) nodes,
-the words before and after reordering, the segments, and how confident the model is.
+HELP = """Show how a model arrives at its output for a sentence: the tree with its straight (→) and inverted (⇄) nodes,
+the words before and after reordering, the segments, and the confidence of the model.
 
-With --target, explain that output instead: tree and alignment given both the sentence and the target. They are exact
-for a tagging head that reads single words and for a segments head. For other heads the most probable orders are
-rescored, and a note says how many.
+With --target, the given output is explained instead: the tree and the alignment are those that are most probable given
+both the sentence and the output. They are exact for a segments head, and for a tagging head that reads single words.
+For other heads, the most probable orders are rescored, and a note says how many.
 
 \b
 Examples:
@@ -31,9 +31,9 @@ Examples:
 
 @report_errors()
 def explain(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run or of a saved model.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run or of a saved model.")],
     sentence: Annotated[
-        str, typer.Argument(metavar="SENTENCE", help="The words of the sentence, separated by spaces.")
+        str, typer.Argument(metavar="SENTENCE", help="Sentence, with its words separated by spaces.")
     ],
     target: Annotated[
         str | None, typer.Option(help="Explain this output instead of the model's own.")
@@ -41,17 +41,19 @@ def explain(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="Also show greedy and Viterbi decoding and the most probable permutation."
+            "--compare", help="Also show greedy decoding, Viterbi decoding and the most probable permutation."
         ),
     ] = False,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture to this file.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the tree as a picture to this file.")
+    ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a self-contained page to this file.")
+        Path | None, typer.Option(metavar="FILE", help="Write a self-contained web page to this file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    beam: Annotated[int, typer.Option(help="The width of the beam search.", min=1)] = 5,
+    beam: Annotated[int, typer.Option(help="Beam size.", min=1)] = 5,
 ) -> None:
-    """Print the trace of one sentence, and write its picture or page."""
+    """Print the explanation of a sentence, and write it as a picture or a web page."""
     trace, comparison = _trace(run, sentence, target, compare, beam)
     from permalign.explain import html as html_of
     from permalign.explain import svg as svg_of
@@ -76,7 +78,7 @@ def explain(
 
 
 def _escape(character: re.Match[str]) -> str:
-    """Write a character that a terminal would obey as a JSON escape."""
+    """Escape a control character, which a terminal would act on, as in JSON."""
     return f"\\u{ord(character[0]):04x}"
 
 

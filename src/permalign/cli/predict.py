@@ -1,4 +1,4 @@
-"""``permalign predict``: predict outputs for sentences, line by line."""
+"""``permalign predict``: predict an output for every line of standard input."""
 
 import json
 import sys
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from permalign.tasks.grammar import Grammar
 
 HELP = with_examples(
-    "Read sentences from standard input, one per line, with tokens separated by spaces, and print one output per "
-    "line, in the same order. Lines are processed as they arrive. The output of an empty line is empty.\n\n"
-    "With --n-best, each sentence has several lines of tab-separated sentence number, score (log-probability) and "
-    "output. With --json, each sentence has one JSON object.",
+    "Read sentences from standard input, one per line with tokens separated by spaces, and print one output per line, "
+    "in the same order. Lines are processed as they arrive. The output for an empty line is empty.\n\n"
+    "With --n-best, several lines are printed per sentence, each with the number of the sentence, the score "
+    "(log-probability) and the output, separated by tabs. With --json, one JSON object is printed per sentence.",
     "predict runs/soft < questions.txt > programs.txt",
     "echo '( 1 + 2 ) * 3' | permalign predict runs/soft --explain",
     "predict runs/geo --constrained --beam 5 --n-best 5 --json < questions.txt | jq .output",
@@ -60,7 +60,7 @@ def predict(
         raise typer.BadParameter(f"--n-best {n_best} needs a --beam of at least {n_best}, not {beam}.")
     require_input()
     model, defaults, grammar = _open(run, checkpoint, constrained, device)
-    width = max(defaults.beam, n_best) if beam is None else beam
+    beam_size = max(defaults.beam, n_best) if beam is None else beam
     penalty = defaults.length_penalty if length_penalty is None else length_penalty
 
     def predict_lines(lines: "Sequence[Line]") -> "list[Prediction | None]":
@@ -68,7 +68,7 @@ def predict(
         nonempty = [index for index, words in enumerate(sentences) if words and model.source.encode(words)]
         predicted = model.predict(
             [sentences[index] for index in nonempty],
-            beam=width,
+            beam=beam_size,
             n_best=n_best,
             explain=explain,
             constraint=grammar,
@@ -92,7 +92,7 @@ def predict(
 def _within_memory(
     lines: "Sequence[Line]", predict_lines: "Callable[[Sequence[Line]], list[Prediction | None]]"
 ) -> "Iterator[tuple[Line, Prediction | None]]":
-    """Yield lines with their predictions; if the batch does not fit into memory, line by line.
+    """Yield lines with their predictions; if the batch does not fit into memory, predict line by line.
 
     Raises:
         DataError: a single line does not fit into memory.
@@ -117,7 +117,7 @@ def _within_memory(
 
 
 def _is_about_memory(error: Exception) -> bool:
-    """Whether an error means that memory ran out; torch has a class of error for GPUs only."""
+    """Whether an error means that memory ran out; torch has a class for such errors on GPUs only."""
     words = ("alloc", "out of memory", "not enough memory", "size calculation overflowed")
     return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
 
@@ -130,10 +130,14 @@ def _open(
     from permalign.training.trained_run import TrainedRun, load_on_device
 
     if (Path(run) / "config.yaml").is_file():
-        opened = TrainedRun(run, checkpoint, device=device)
+        trained_run = TrainedRun(run, checkpoint, device=device)
         if constrained:
-            opened.require_grammar()
-        return opened.model, opened.options.training, opened.task.grammar if constrained else None
+            trained_run.require_grammar()
+        return (
+            trained_run.model,
+            trained_run.options.training,
+            trained_run.task.grammar if constrained else None,
+        )
     if checkpoint or constrained:
         option = "--checkpoint" if checkpoint else "--constrained"
         raise PermalignError(f"{option} needs a run with a config.yaml, but {run} has none.")
@@ -141,7 +145,7 @@ def _open(
 
 
 def _text(number: int, prediction: "Prediction | None", n_best: int, explain: bool) -> Iterator[str]:
-    """The output lines of one sentence."""
+    """Yield the lines to print for one sentence."""
     outputs = [] if prediction is None else [prediction, *prediction.alternatives]
     if n_best > 1:
         yield from [f"{number}\t{output.score:.4f}\t{output.text}" for output in outputs] or [f"{number}\t\t"]
@@ -154,7 +158,7 @@ def _text(number: int, prediction: "Prediction | None", n_best: int, explain: bo
 
 
 def _record(number: int, words: Sequence[str], prediction: "Prediction | None") -> dict[str, object]:
-    """The JSON object of one sentence; ``prediction`` is None for an empty sentence."""
+    """The JSON object to print for one sentence; ``prediction`` is None for an empty sentence."""
     record: dict[str, object] = {"line": number, "source": " ".join(words)}
     if prediction is None:
         return {**record, "output": "", "score": None}
@@ -171,7 +175,7 @@ def _output(prediction: "Prediction") -> dict[str, object]:
 
 
 def _explanation(explanation: "Explanation") -> dict[str, object]:
-    """An explanation as a JSON object; parts that the model does not have are null."""
+    """An explanation as a JSON object; whatever the model does not provide is null."""
     derivation, segments = explanation.derivation, explanation.segments
     return {
         "source": explanation.source,
@@ -186,11 +190,11 @@ def _explanation(explanation: "Explanation") -> dict[str, object]:
 
 
 def nested(tree: "Tree") -> object:
-    """A tree as nested lists: a node is [rule, left, right], a leaf the index of its token, or a list of indices."""
-    nested: dict[tuple[int, int], object] = {}
+    """A tree as nested lists: a node is [rule, left, right], a leaf is the index of its token, or a list of indices."""
+    lists: dict[tuple[int, int], object] = {}
     for node in reversed(list(tree.nodes())):
-        children = [nested[child.start, child.end] for child in node.children]
+        children = [lists[child.start, child.end] for child in node.children]
         tokens = list(range(node.start, node.end))
         leaf = tokens if len(tokens) > 1 else node.start
-        nested[node.start, node.end] = [node.rule, *children] if children else leaf
-    return nested[tree.start, tree.end]
+        lists[node.start, node.end] = [node.rule, *children] if children else leaf
+    return lists[tree.start, tree.end]

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from permalign.reproduction.grid import Outcome, Plan
     from permalign.reproduction.records import RunStore
 
-HELP = """Run the cells of one of the paper's tables, and write it with the paper's numbers beside ours.
+HELP = """Train and evaluate the systems of a table of the paper, and write the table with the paper's numbers.
 
-TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation), table5 (outputs with the evidence
-behind them) or ablation (what helps exact transduction).
-Runs that are recorded are not repeated, and a run that was interrupted is resumed exactly. Every run is a line of
-RESULTS/runs.jsonl, from which the table, RESULTS/TABLE.md, and a list of all runs, RESULTS/runs.md, are written.
+TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation), table5 (outputs with reordered sources
+and segments) or ablation (an ablation of exact transduction on GeoQuery).
+
+Runs that are already recorded are not repeated, and an interrupted run is resumed exactly. Every run is recorded as a
+line of RESULTS/runs.jsonl, from which the table RESULTS/TABLE.md and a list of all runs, RESULTS/runs.md, are written.
 
 \b
 Examples:
@@ -37,28 +38,28 @@ def reproduce(
     cell: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ROW/COLUMN", help="Only these cells; * matches anything, and ROW all of its cells."
+            metavar="ROW/COLUMN",
+            help="Run only these cells; * matches anything, and ROW selects a whole row.",
         ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="0,1,2", help="The seeds to run [default: those of the table].")
+        str | None, typer.Option(metavar="0,1,2", help="Seeds to run [default: the seeds of the table].")
     ] = None,
     budget: Annotated[
         float | None, typer.Option(metavar="MINUTES", help="Stop after this many minutes.", min=0.0)
     ] = None,
-    runs: Annotated[Path, typer.Option(metavar="DIR", help="The folder of run directories.")] = Path(
-        "runs/reproduce"
-    ),
-    results: Annotated[Path, typer.Option(metavar="DIR", help="The folder of results.")] = Path("results"),
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the runs.")] = Path("runs/reproduce"),
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results.")] = Path("results"),
     processes: Annotated[
-        int | None, typer.Option(help="How many runs to train at a time [default: one for each core].", min=1)
+        int | None,
+        typer.Option(help="Number of runs to train at the same time [default: one per core].", min=1),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="OPTION=VALUE", help="Change an option of every run."),
+        typer.Option("--set", metavar="OPTION=VALUE", help="Change an option of all runs; may be repeated."),
     ] = None,
     show_list: Annotated[
-        bool, typer.Option("--list", help="List the cells with the seeds that were run.")
+        bool, typer.Option("--list", help="List the cells with the number of finished seeds.")
     ] = False,
 ) -> None:
     """Run the cells that lack results, and write the table."""
@@ -92,7 +93,7 @@ def _parse_seeds(text: str) -> list[int]:
 
 
 def _print_list(cells: "Sequence[Cell]", num_seeds: int, plan: "Plan") -> None:
-    """Print the cells with the number of seeds that are done, and with what is trained for them."""
+    """Print the cells, each with the number of finished seeds, its experiment and its settings."""
     width = max(len(cell.name) for cell in cells)
     for cell in cells:
         done = len(plan.done.get(cell.name, []))
@@ -105,7 +106,7 @@ def _run(plan: "Plan", processes: int | None, budget: float | None) -> "Outcome"
 
     for name, reason in plan.invalid.items():
         typer.echo(f"cannot be run: {name}: {reason}", err=True)
-    typer.echo(f"{plan.num_done} results are recorded, {len(plan.jobs)} runs are missing.", err=True)
+    typer.echo(f"{plan.num_done} results are recorded; {len(plan.jobs)} runs are still needed.", err=True)
     return run_jobs(
         plan.jobs,
         processes or default_processes(),
@@ -127,11 +128,17 @@ def _write(table: "Table", store: "RunStore", folder: Path, settings: list[str])
 
 
 def _report_unfinished(plan: "Plan", outcome: "Outcome") -> None:
-    """Say which runs are not finished, and set the exit code."""
+    """Print how many runs are unfinished or failed, and set the exit code."""
     if outcome.unfinished:
-        typer.echo(f"{len(outcome.unfinished)} runs are left; the same command resumes them.", err=True)
+        typer.echo(
+            f"{len(outcome.unfinished)} runs are unfinished; run the same command again to resume them.",
+            err=True,
+        )
     if outcome.interrupted:
         raise KeyboardInterrupt
     if outcome.failed or plan.invalid:
-        typer.echo(f"{len(outcome.failed) + len(plan.invalid)} could not be run; see above.", err=True)
+        typer.echo(
+            f"{len(outcome.failed) + len(plan.invalid)} runs or cells failed; the messages above say why.",
+            err=True,
+        )
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``permalign serve``: the explorer, a web page that shows how models read sentences."""
+"""``permalign serve``: serve the explorer, a web page that shows how models process sentences."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +11,11 @@ from permalign.errors import PermalignError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-HELP = """Open the explorer, a web page: type a sentence and see its tree, how its words move to their new
-positions, and which segments they become. Compare two runs, look at samples, and step through the checkpoints of a run.
+HELP = """Serve the explorer, a web page: type a sentence, and see its tree, how its words are reordered, and the
+segments that they become. You can also compare two runs, look at samples, and step through the checkpoints of a run.
 
-The page can be opened from this machine only, unless --host says otherwise. It has no accounts, no passwords and no
-encryption: put a reverse proxy that has them in front of it before you open it to others. Stop it with Ctrl-C.
+By default, the page can be opened on this machine only (see --host). It has no accounts, no passwords and no
+encryption: before you open it to others, put it behind a reverse proxy that provides them. Stop the server with Ctrl-C.
 
 \b
 Examples:
@@ -26,21 +26,20 @@ Examples:
 
 @report_errors()
 def serve(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="The folders of runs or saved models.")
-    ],
-    host: Annotated[str, typer.Option(help="The address at which to listen.")] = "127.0.0.1",
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or saved models.")],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(help="The port at which to listen; 0 takes a free one.", min=0, max=65535)
+        int, typer.Option(help="Port to listen on; 0 for any free port.", min=0, max=65535)
     ] = 8000,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Answer to this host name, too, and not only to localhost and IP addresses."
+            metavar="NAME",
+            help="Also answer requests for this host name, not only for localhost and IP addresses.",
         ),
     ] = None,
     max_length: Annotated[
-        int, typer.Option(help="The largest number of words in a sentence.", min=1, max=500)
+        int, typer.Option(help="Largest number of words in a sentence.", min=1, max=500)
     ] = 60,
 ) -> None:
     """Serve the explorer until interrupted."""

@@ -12,7 +12,7 @@ READ_BYTES = 1 << 16
 
 
 def require_input() -> None:
-    """Raise an error if standard input is closed; call it before a model is loaded."""
+    """Raise an error if standard input is closed; to be called before a model is loaded."""
     if sys.stdin is None:
         raise PermalignError("standard input is closed, so there is nothing to read.")
 
@@ -20,8 +20,8 @@ def require_input() -> None:
 def batches_of_lines(size: int) -> Iterator[list[Line]]:
     """Yield the lines of standard input in batches of at most ``size``.
 
-    A read takes what is available, and blocks only if nothing is. So lines that arrive slowly are processed one by
-    one, and while a batch is processed, the next one accumulates.
+    A read returns everything that is available, and waits only if there is nothing. So lines that arrive slowly are
+    processed one by one, and while a batch is processed, the lines of the next one accumulate.
 
     Raises:
         DataError: a line is not UTF-8 or too long; the lines before it have been yielded.
@@ -45,7 +45,7 @@ def batches_of_lines(size: int) -> Iterator[list[Line]]:
 
 
 def _arriving_lines() -> Iterator[list[bytes]]:
-    """Yield the complete lines of each read, without line ends; text after the last line end is a line too."""
+    """Yield the complete lines of each read, without their line ends; the last line need not have one."""
     descriptor = sys.stdin.fileno()
     incomplete = b""
     while read := os.read(descriptor, READ_BYTES):

@@ -13,16 +13,20 @@ TASK_OPTIONS: dict[str, Any] = {
     "data_dir": Annotated[
         Path | None,
         typer.Option(
-            help="Folder with one subfolder per dataset [default: $PERMALIGN_DATA, else the cache]."
+            help="Data folder, with a subfolder per dataset [default: $PERMALIGN_DATA, else the cache]."
         ),
     ],
     "language": Annotated[
-        str | None, typer.Option(help="geoquery: language, such as en, de or zh [default: en].")
+        str | None,
+        typer.Option(help="geoquery: language of the questions, such as en, de or zh [default: en]."),
     ],
     "write_all": Annotated[
-        bool | None, typer.Option("--write-all", help="geoquery: write every `all` in programs.")
+        bool | None, typer.Option("--write-all", help="geoquery: write the constant `all` in programs.")
     ],
-    "notation": Annotated[str | None, typer.Option(help="arithmetic: postfix or prefix [default: postfix].")],
+    "notation": Annotated[
+        str | None,
+        typer.Option(help="arithmetic: notation of the output, postfix or prefix [default: postfix]."),
+    ],
     "depth": Annotated[
         int | None, typer.Option(help="arithmetic: add a test split of this derivation depth.")
     ],
@@ -31,22 +35,30 @@ TASK_OPTIONS: dict[str, Any] = {
         typer.Option("--published", help="arithmetic: read the IID splits from the authors' files."),
     ],
     "path": Annotated[Path | None, typer.Option(help="own: a .jsonl or .tsv file, or a folder of them.")],
-    "source_column": Annotated[str | None, typer.Option(help="own: column of the source [default: source].")],
-    "target_column": Annotated[str | None, typer.Option(help="own: column of the target [default: target].")],
+    "source_column": Annotated[
+        str | None, typer.Option(help="own: name of the column with sources [default: source].")
+    ],
+    "target_column": Annotated[
+        str | None, typer.Option(help="own: name of the column with targets [default: target].")
+    ],
     "source_file": Annotated[
-        Path | None, typer.Option(help="aligned, zh-en: source text, one sentence per line.")
+        Path | None, typer.Option(help="aligned, zh-en: file of sources, with one sentence per line.")
     ],
     "target_file": Annotated[
-        Path | None, typer.Option(help="aligned, zh-en: target text, aligned line by line.")
+        Path | None, typer.Option(help="aligned, zh-en: file of targets, with one sentence per line.")
     ],
     "min_length": Annotated[int | None, typer.Option(help="aligned, zh-en: leave out shorter pairs.", min=1)],
     "max_length": Annotated[
         int | None,
-        typer.Option(help="aligned, zh-en: leave out longer pairs; arithmetic: with --depth, too.", min=1),
+        typer.Option(
+            help="aligned, zh-en: leave out longer pairs; arithmetic: largest length with --depth.", min=1
+        ),
     ],
     "max_train_length": Annotated[
         int | None,
-        typer.Option(help="aligned, zh-en, own: longest training example of the len split.", min=1),
+        typer.Option(
+            help="aligned, zh-en, own: largest length of training examples under the condition len.", min=1
+        ),
     ],
     "dev_size": Annotated[
         int | None, typer.Option(help="aligned, zh-en, own: number of iid/dev examples.", min=0)
@@ -55,16 +67,16 @@ TASK_OPTIONS: dict[str, Any] = {
         int | None, typer.Option(help="aligned, zh-en, own: number of iid/test examples.", min=0)
     ],
     "seed": Annotated[
-        int | None, typer.Option(help="Seed of random splits and generated data [default: 0].")
+        int | None, typer.Option(help="Seed of random splits and of generated data [default: 0].")
     ],
 }
 
 
 def takes_task(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter ``task`` by the argument TASK and the options of all tasks.
+    """Decorate a command: replace its parameter ``task`` by the argument TASK and the options of all tasks.
 
-    Only options given on the command line are passed to the task, so that each task keeps its own defaults and
-    rejects options it does not have.
+    Only options that are given on the command line are passed to the task, so that each task has its own defaults, and
+    rejects options that it does not have.
     """
     signature = inspect.signature(command)
 
@@ -74,7 +86,7 @@ def takes_task(command: Callable[..., None]) -> Callable[..., None]:
         command(get_task(task, **chosen), **values)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    name = Annotated[str, typer.Argument(metavar="TASK", help="Name of a task, see `permalign data list`.")]
+    name = Annotated[str, typer.Argument(metavar="TASK", help="Name of a task; see `permalign data list`.")]
     parameters = [
         inspect.Parameter("task", keyword, annotation=name),
         *(

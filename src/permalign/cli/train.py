@@ -1,4 +1,4 @@
-"""``permalign train``: train a named experiment or a YAML file, or resume a run."""
+"""``permalign train``: train a model, or resume a run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 HELP = """Train a model, and write the run (model, checkpoints, metrics, predictions) to a folder.
 
-NAME is an experiment that comes with permalign (see --list), or a YAML file with the options that differ from the
-defaults. Ctrl-C saves the run; --resume continues it exactly where it stopped.
+The options come from an experiment that ships with permalign (see --list), or from a YAML file with the options that
+differ from the defaults. Ctrl-C saves the run, and --resume continues it exactly where it stopped.
 
 \b
 Examples:
@@ -36,7 +36,9 @@ def train(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="OPTION=VALUE", help="Change an option, such as training.max_steps=200."
+            "--set",
+            metavar="OPTION=VALUE",
+            help="Change an option, such as training.max_steps=200; may be repeated.",
         ),
     ] = None,
     run: Annotated[
@@ -45,7 +47,7 @@ def train(
             metavar="DIR", help="Folder of the run [default: runs/NAME-seed-SEED].", file_okay=False
         ),
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Resume a run.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Resume the run in this folder.")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Delete an existing run in the folder, and start again.")
     ] = False,
@@ -62,7 +64,7 @@ def train(
             )
         _resume(resume)
     elif name is None:
-        raise typer.BadParameter("give the NAME of an experiment (see --list) or a YAML file.")
+        raise typer.BadParameter("the name of an experiment (see --list) or a YAML file is missing.")
     else:
         _train(name, [*(settings or []), *([] if seed is None else [f"seed={seed}"])], run, overwrite)
 
@@ -89,7 +91,7 @@ def _resume(run: Path) -> None:
 
 @contextmanager
 def _resume_hint(run: Path) -> Iterator[None]:
-    """After an interruption, print how to resume the run."""
+    """If training is interrupted, print how to resume the run."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -106,8 +108,8 @@ def _describe_saved(run: Path, interrupt: KeyboardInterrupt) -> str:
     if not (run / "config.yaml").exists():
         return "Nothing was saved."
     if isinstance(interrupt, SavedInterrupt):
-        of = "" if interrupt.run == run else f" of {interrupt.run}"
-        saved = f"Saved at step {interrupt.step}{of}."
+        attempt = "" if interrupt.run == run else f" of {interrupt.run}"
+        saved = f"Saved at step {interrupt.step}{attempt}."
     elif (step := last_saved_step(run)) is not None:
         saved = f"Stopped without saving; the last saved step is {step}."
     else:

@@ -1,4 +1,4 @@
-"""``permalign tune``: search for the best options."""
+"""``permalign tune``: search for the best options (hyperparameters)."""
 
 import shlex
 from pathlib import Path
@@ -10,8 +10,8 @@ from permalign.cli.error_messages import report_errors
 
 HELP = """Search for the options with the best dev metric, and write them to a YAML file for `permalign train`.
 
-Trials that fall behind are pruned. The search is stored in a database: run the same command again to resume it, and
-use --storage to share it between machines.
+Every trial is a training run with other values of the options. Trials whose dev metric falls behind are pruned. The
+search is stored in a database: run the same command again to resume it, and use --storage to share it between machines.
 
 \b
 Examples:
@@ -28,7 +28,7 @@ def tune(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="OPTION=VALUE", help="Change an option in all trials; may be repeated."
+            "--set", metavar="OPTION=VALUE", help="Change an option of all trials; may be repeated."
         ),
     ] = None,
     ranges: Annotated[
@@ -36,20 +36,25 @@ def tune(
         typer.Option(
             "--range",
             metavar="OPTION=VALUES",
-            help="Values to search: a,b,c or low:high or low:high:log; may be repeated "
-            "[default: learning rate, sizes and dropout].",
+            help="Values to try for an option: a,b,c or low:high or low:high:log; may be repeated "
+            "[default: ranges for the learning rate, sizes and dropout].",
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(help="Total number of trials.", min=1)] = 50,
+    trials: Annotated[
+        int, typer.Option(help="Total number of trials, over all sessions and machines.", min=1)
+    ] = 50,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder to write to [default: runs/tune-NAME].")
     ] = None,
     storage: Annotated[
-        str | None, typer.Option(metavar="URL", help="Database for Optuna [default: SQLite in DIR].")
+        str | None,
+        typer.Option(metavar="URL", help="URL of a database for Optuna [default: an SQLite file in DIR]."),
     ] = None,
-    study: Annotated[str | None, typer.Option(help="Name of the study [default: NAME].")] = None,
+    study: Annotated[
+        str | None, typer.Option(help="Name of the study in the database [default: NAME].")
+    ] = None,
 ) -> None:
-    """Search, and print the path of the best options."""
+    """Search for the best options, and print the path of the file with them."""
     from permalign.errors import PermalignError
 
     try:
