@@ -115,8 +115,8 @@ def test_a_file_extends_an_experiment_and_a_file_beside_it(tmp_path):
     ("text", "message"),
     [
         ("seed: 1\nseed: 2\n", "'seed' occurs twice"),
-        ("just words", "must hold a mapping from options to values"),
-        ("a: [", "is not YAML"),
+        ("just words", "must contain a mapping from options to values"),
+        ("a: [", "is not valid YAML"),
         ("extends: self.yaml\n", "extends itself"),
     ],
 )

@@ -29,17 +29,17 @@ Pretrained = Annotated[
 
 
 class EncoderOptions(Options):
-    """The encoder that puts word embeddings into context."""
+    """The encoder, which turns word embeddings into contextual states."""
 
     kind: Literal["none", "bilstm", "transformer", "prefix_sum", "window"] = Field(
         "bilstm",
-        description="bilstm is the paper's; prefix_sum counts words and extrapolates to any depth; window sees only "
-        "neighbouring words; none passes embeddings through",
+        description="bilstm is the encoder of the ReMoto paper; prefix_sum counts words, and generalises to any depth; "
+        "window sees only neighbouring words; none passes the embeddings through",
     )
     hidden_size: PositiveInt = Field(
         256,
-        description="size of the encoder's states; must be even: a BiLSTM gives each direction one half, a window "
-        "encoder gives one half to the word itself",
+        description="size of the encoder's states; must be even, because they have two halves: one for each direction "
+        "of a BiLSTM, or one for the word and one for its neighbours in a window",
     )
     num_layers: Count = Field(1, description="number of layers (bilstm, transformer)")
     dropout: Fraction = Field(0.1, description="dropout on the encoder's input and between its layers")
@@ -49,35 +49,35 @@ class EncoderOptions(Options):
 
 
 class ReordererOptions(Options):
-    """The reorderer, which puts source words into a new order before the head reads them."""
+    """The reorderer, which permutes the source words before the head reads them."""
 
     kind: Literal["none", "separable", "labelled", "sinkhorn", "local"] = Field(
         "none",
-        description="separable is the paper's; labelled adds latent labels to its trees; sinkhorn relaxes "
-        "one-to-one matchings; local mixes neighbours; none keeps the source order",
+        description="separable is the reorderer of the ReMoto paper; labelled adds latent labels to its trees; "
+        "sinkhorn relaxes one-to-one matchings; local mixes neighbouring words; none keeps the source order",
     )
     embedding_dim: PositiveInt = Field(
-        128, description="size of the reorderer's own word embeddings; a pretrained model brings its own size"
+        128, description="size of the reorderer's word embeddings; ignored with a pretrained model"
     )
     pretrained: Pretrained = None
-    shared_embeddings: bool = Field(False, description="whether to share the head's word embeddings")
+    shared_embeddings: bool = Field(False, description="whether to use the head's word embeddings")
     encoder: EncoderOptions = Field(
         EncoderOptions(),
-        description="the reorderer's encoder; kind none is for the contextual embeddings of a pretrained model",
+        description="the reorderer's encoder; kind none needs the contextual embeddings of a pretrained model",
     )
     scorer_hidden_size: PositiveInt = Field(
-        512, description="hidden units of the split scorer (separable; labelled with split_scores)"
+        512, description="number of hidden units of the split scorer (separable; labelled with split_scores)"
     )
     dropout: Fraction = Field(
         0.1,
-        description="dropout on the split scorer's hidden units, drawn for every split (separable; labelled with "
-        "split_scores)",
+        description="dropout on the hidden units of the split scorer, independent for every split (separable; labelled "
+        "with split_scores)",
     )
     objective: Literal["soft", "hard", "samples", "exact"] = Field(
         "soft",
         description="how to train a separable or labelled reorderer: by the expected permutation (soft), one "
-        "straight-through sample (hard), a bound from several samples (samples), or the exact likelihood, summed "
-        "over all orders (exact; needs a tagging or segments head)",
+        "straight-through sample (hard), a bound from several samples (samples), or the exact likelihood, summed over "
+        "all orders (exact; needs a tagging or segments head)",
     )
     score_straight_rules: bool = Field(
         True,
@@ -90,35 +90,38 @@ class ReordererOptions(Options):
     num_samples: PositiveInt = Field(4, description="number of samples per sentence (objective samples)")
     decoding: Literal["greedy", "viterbi", "permutation", "marginal"] = Field(
         "viterbi",
-        description="how to choose an order at test time (separable, labelled): the locally best rules, as in the "
-        "paper (greedy); the best derivation (viterbi); the best permutation, summed over its derivations "
-        "(permutation); no order at all but the expected permutation matrix (marginal)",
+        description="how to choose an order at test time (separable, labelled): the best rule for each span from the "
+        "root down, as in the ReMoto paper (greedy); the most probable derivation (viterbi); the most probable "
+        "permutation, summed over its derivations (permutation); the expected permutation matrix instead of a single "
+        "order (marginal)",
     )
     normal_form: bool = Field(
-        False, description="whether every permutation has exactly one derivation (separable)"
+        False, description="whether to allow exactly one derivation per permutation (separable)"
     )
     inversion_rate: float | None = Field(
         None,
         gt=0.0,
         lt=1.0,
-        description="expected share of inverted rules, as a prior (separable, labelled); null for no prior",
+        description="prior on the share of inverted rules (separable, labelled); null for no prior",
     )
     inversion_weight: float = Field(0.0, ge=0.0, description="weight of the inversion prior in the loss")
     num_labels: PositiveInt = Field(8, description="number of latent labels (labelled)")
     features: Literal["token", "encoding"] = Field(
         "token",
-        description="what a word's label weights are computed from: the word itself, without any encoder (token), "
-        "or the encoder's state (encoding) (labelled)",
+        description="what the label weights of a word are computed from: the word alone (token), or the state of the "
+        "encoder (encoding) (labelled)",
     )
     split_scores: bool = Field(
-        False, description="whether to add scores of splits, computed from the encoder's states (labelled)"
+        False,
+        description="whether to add scores of splits, which are computed from the encoder's states (labelled)",
     )
     label_init_std: float = Field(
         0.5, gt=0.0, description="standard deviation of the initial label weights (labelled)"
     )
     num_iterations: PositiveInt = Field(32, description="number of row and column normalisations (sinkhorn)")
     hungarian: bool = Field(
-        False, description="whether to take the best matching at test time, not the relaxed one (sinkhorn)"
+        False,
+        description="whether to use the best one-to-one matching at test time instead of the relaxed one (sinkhorn)",
     )
     window_radius: PositiveInt = Field(3, description="number of neighbours on each side (local)")
 
@@ -136,27 +139,29 @@ class ReordererOptions(Options):
 
 
 class HeadOptions(Options):
-    """The head, which writes the output."""
+    """The head, which generates the output."""
 
     kind: Literal["tagging", "attention", "syntactic_attention", "ssnt", "swan", "segments"] = Field(
         "ssnt",
-        description="tagging writes one word for each source word; attention is a sequence-to-sequence decoder; "
-        "ssnt and swan align monotonically; segments sums over orders and segmentations with objective exact",
+        description="tagging generates one word for each source word; attention is a sequence-to-sequence decoder with "
+        "attention; ssnt and swan have latent monotone alignments; segments generates a segment for each source word, "
+        "and its likelihood is summed over all orders and segmentations with objective exact",
     )
     embedding_dim: PositiveInt = Field(
         128,
-        description="size of the embeddings of source words (a pretrained model brings its own size) and of output "
-        "words",
+        description="size of the embeddings of output words and of source words (with a pretrained model, only of "
+        "output words)",
     )
     pretrained: Pretrained = None
     embedding_dropout: Fraction = Field(0.1, description="dropout on the embeddings of source words")
     encoder: EncoderOptions = Field(
         EncoderOptions(),
-        description="reads the reordered sentence; the original one if the likelihood is summed over all orders",
+        description="the head's encoder, which reads the reordered sentence, or the original one if the likelihood is "
+        "summed over all orders",
     )
-    hidden_size: PositiveInt = Field(256, description="hidden units of the decoder")
+    hidden_size: PositiveInt = Field(256, description="number of hidden units of the decoder")
     num_layers: Count = Field(1, description="number of layers of the decoder")
-    dropout: Fraction = Field(0.1, description="dropout of the decoder")
+    dropout: Fraction = Field(0.1, description="dropout in the decoder")
     label_smoothing: Fraction = Field(0.0, description="label smoothing of the training loss")
     num_negatives: PositiveInt | None = Field(
         None,
@@ -165,61 +170,63 @@ class HeadOptions(Options):
     )
     context: Literal["full"] | PositiveInt = Field(
         "full",
-        description="how much of its own output the decoder sees: all of it, or the last so many words; see history "
-        "for segments",
+        description="how many of the previous output words the decoder sees: all of them (full) or the last few (a "
+        "number); see also history (segments)",
     )
     max_segment_length: PositiveInt = Field(
-        4, description="maximum number of words that one source word may write (swan, segments)"
+        4, description="maximum number of output words that one source word may generate (swan, segments)"
     )
     history: Literal["segment", "output"] = Field(
         "segment",
-        description="whether the context reaches back within the segment only or over the whole output (segments)",
+        description="whether the context consists of the words of the current segment or of the whole output "
+        "(segments)",
     )
     max_phrase_length: Count = Field(
         1,
-        description="maximum number of source words that may write one segment together (segments, objective exact)",
+        description="maximum number of source words that may generate a segment jointly (segments, objective exact)",
     )
 
 
 class InverseOptions(Options):
-    """The inverse model, from outputs to sentences, by which outputs are reranked (a noisy channel)."""
+    """The inverse model, from outputs to sentences, with which outputs are reranked (a noisy-channel model)."""
 
     weight: float = Field(
         1.0,
         ge=0.0,
-        description="weight of the sentence's log-likelihood given an output when outputs are reranked",
+        description="weight of the inverse model in reranking: an output is scored by its own log-likelihood plus this "
+        "weight times the log-likelihood of the sentence given the output",
     )
     reorderer: ReordererOptions = ReordererOptions()
     head: HeadOptions = HeadOptions()
 
 
 class ModelOptions(Options):
-    """A reorderer and a head; optionally an inverse model for reranking, and an ensemble of all that."""
+    """A reorderer and a head, optionally with an inverse model for reranking, and optionally as an ensemble."""
 
     reorderer: ReordererOptions = ReordererOptions()
     head: HeadOptions = HeadOptions()
     inverse: InverseOptions | None = Field(
         None,
-        description="an inverse model that reranks outputs, trained together with the rest; null for none",
+        description="an inverse model that reranks outputs, and is trained at the same time; null for none",
     )
     ensemble_size: Count = Field(
         1,
-        description="number of models whose probabilities are averaged; they are trained side by side, and the loss "
-        "is the sum of their losses",
+        description="number of models whose probabilities are averaged; they are trained at the same time, and the "
+        "loss is the sum of their losses",
     )
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Check values, and that this reorderer and this head work together."""
+        """Validate values, and check that the reorderer and the head work together."""
         options = super().parse(values)
         options.require_fit()
         return options
 
     def require_fit(self) -> None:
-        """Check that the parts fit each other.
+        """Check that the options do not contradict each other.
 
         Raises:
-            ConfigError: they do not; the message gives the reason and the nearest combination that works.
+            ConfigError: they do; the message gives the reason and the nearest combination that works.
         """
         self._require_orders()
         self._require_embeddings()
@@ -237,7 +244,7 @@ class ModelOptions(Options):
             )
 
     def _require_orders(self) -> None:
-        """The head can use what the reorderer's objective and trees give it."""
+        """Check that the head works with the objective and the trees of the reorderer."""
         reorderer, head = self.reorderer, self.head
         exact = reorderer.sums_over_orders
         if exact and head.kind not in ("tagging", "segments"):
@@ -269,7 +276,7 @@ class ModelOptions(Options):
             )
 
     def _require_embeddings(self) -> None:
-        """The reorderer's embeddings have exactly one source, and context where no encoder adds it."""
+        """Check that the reorderer's embeddings have exactly one source, and are contextual if it has no encoder."""
         reorderer, head = self.reorderer, self.head
         embeds = reorderer.kind in ("separable", "labelled", "sinkhorn")
         shared = embeds and reorderer.shared_embeddings
@@ -280,7 +287,7 @@ class ModelOptions(Options):
             )
         if reorderer.pretrained and shared:
             raise ConfigError(
-                "reorderer.pretrained and reorderer.shared_embeddings both say where its embeddings come from. "
+                "reorderer.pretrained and reorderer.shared_embeddings both determine the reorderer's embeddings. "
                 "Set one of them; to share a pretrained model, set head.pretrained and reorderer.shared_embeddings."
             )
         contextual = reorderer.pretrained or (shared and head.pretrained)
@@ -297,7 +304,7 @@ class ModelOptions(Options):
             )
 
     def _require_sizes(self) -> None:
-        """The two halves of a state, and the heads of a Transformer, have equal sizes."""
+        """Check that states can be divided into two halves, or into the heads of a Transformer."""
         encoders = {"head.encoder": self.head.encoder}
         if self.reorderer.uses_encoder:
             encoders["reorderer.encoder"] = self.reorderer.encoder
@@ -316,7 +323,7 @@ class ModelOptions(Options):
                 )
 
     def _require_inverse(self) -> None:
-        """The inverse model is a valid model by itself, without pretrained parts."""
+        """Check that the options of the inverse model are valid by themselves, and that it is not pretrained."""
         if self.inverse is None:
             return
         if self.inverse.reorderer.pretrained or self.inverse.head.pretrained:

@@ -1,6 +1,6 @@
-"""Names that options, experiments and parameters used to have, so that saved models and runs still load.
+"""Old names of options, experiments and parameters, so that saved models and runs can still be loaded.
 
-Only saved files are translated. In a config that somebody writes, an old name is an error that suggests the new one.
+Only saved files are translated. In a config that a user writes, an old name is an error, which suggests the new name.
 
 >>> options, changes = translate_options({"head": {"kind": "ssnt", "hidden": 64}, "together": 3})
 >>> options
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from permalign.yaml_files import parse_yaml
 
-Tensor = TypeVar("Tensor")  # not torch's: options are read without importing torch
+Tensor = TypeVar("Tensor")  # not the class of torch, because options are read without importing torch
 
 _ENCODER = {
     "width": "hidden_size",
@@ -87,7 +87,7 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
     "reorderer": {"encoder": "encoder"},
     "head": {"encoder": "encoder"},
 }
-"""The sections inside a section, by the new names of the options that hold them."""
+"""The sections inside each section, by the new names of the options that contain them."""
 
 EXPERIMENTS = {
     "arithmetic/exact-counting": "arithmetic/exact-prefix-sum",
@@ -104,11 +104,11 @@ PARAMETERS = {
     "reorderer.root": "reorderer.grammar.root",
     "reorderer.rules": "reorderer.grammar.rules",
 }
-"""What the names of a transducer's parameters used to begin with, and what they begin with now."""
+"""Old and new prefixes of the names of a transducer's parameters."""
 
 
 def translate_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Give the options of a saved run, or of a saved model, their present names.
+    """Translate the options of a saved run or model to their present names.
 
     Args:
         options: all options of a run or of a model, under old or present names; they are not changed.
@@ -122,9 +122,9 @@ def translate_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 
 def translate_settings(settings: Iterable[str]) -> list[str]:
-    """Give old settings of a run, such as ``model.together=3``, the present names of their options.
+    """Translate settings of a run, such as ``model.together=3``, to the present names of options.
 
-    A setting of the reorderer's dropout becomes two, because its encoder has its own by now:
+    A setting of the reorderer's dropout becomes two, because its encoder now has a dropout of its own:
 
     >>> translate_settings(["model.reorderer.dropout=0.3"])
     ['model.reorderer.dropout=0.3', 'model.reorderer.encoder.dropout=0.3']
@@ -133,10 +133,10 @@ def translate_settings(settings: Iterable[str]) -> list[str]:
 
 
 def rename_parameters(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give the parameters of a saved model their present names; those that have them stay as they are.
+    """Translate the names of a saved model's parameters; present names are not changed.
 
-    A model used to be a single module, whatever its kind: the inverse model was its part ``back``, and the members of
-    an ensemble after the first were its parts ``others.0``, ``others.1`` and so on.
+    In old files the inverse model is a submodule ``back``, and all members of an ensemble but the first are submodules
+    ``others.0``, ``others.1`` and so on.
     """
     ensemble = any(name.startswith("others.") for name in state)
     inverse = any(name.startswith("back.") for name in state)
@@ -161,7 +161,7 @@ def rename_parameters(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def new_name_of(name: str, known: Iterable[str]) -> str | None:
-    """The present name of an option that used to be called ``name``, if it is one of the known options.
+    """The present name of the option whose old name is ``name``; None if it is not one of the known options.
 
     >>> new_name_of("together", ["reorderer", "head", "ensemble_size"])
     'ensemble_size'
@@ -175,7 +175,7 @@ _logged: set[str] = set()
 
 
 def log_translation(path: str | Path, changes: list[str]) -> None:
-    """Tell the user, once for each file, that the options in it were translated."""
+    """Warn, once for each file, that the options in it were translated."""
     if changes and str(path) not in _logged:
         _logged.add(str(path))
         logging.getLogger("permalign").warning(
@@ -189,13 +189,13 @@ def log_translation(path: str | Path, changes: list[str]) -> None:
 def _translate(
     values: Mapping[str, Any], section: str, paths: tuple[str, str], changes: list[str]
 ) -> dict[str, Any]:
-    """Translate a section; ``paths`` are the old and the new name of the section, each with a dot behind."""
+    """Translate a section; ``paths`` are the old and the new name of the section, each followed by a dot."""
     translated: dict[str, Any] = {}
     old_path, new_path = paths
     for old, value in values.items():
         new = OPTIONS[section].get(old, old)
         if old == "encoder" and isinstance(value, Mapping):
-            new = old  # a reorderer's encoder used to be a kind, and is a section now
+            new = old  # in old files, a reorderer's encoder is a string, its kind; now it is a section
         if new != old:
             changes.append(f"{old_path}{old} -> {new_path}{new}")
         inner = _SECTIONS.get(section, {}).get(new)
@@ -211,15 +211,15 @@ def _translate(
 
 
 def _has_flat_encoder(reorderer: Mapping[str, Any]) -> bool:
-    """Whether the options of a reorderer's encoder are still among the reorderer's own."""
+    """Whether the options of a reorderer's encoder are among those of the reorderer, as in old files."""
     return bool(reorderer.keys() & _ENCODER.keys()) or isinstance(reorderer.get("encoder"), str)
 
 
 def _put(values: dict[str, Any], name: str, value: Any) -> None:
-    """Set an option by its dotted name; a mapping is merged into one that is there already."""
-    first, dot, rest = name.partition(".")
+    """Set an option by its dotted name; a mapping is merged into an existing one."""
+    first, dot, remaining = name.partition(".")
     if dot:
-        _put(values.setdefault(first, {}), rest, value)
+        _put(values.setdefault(first, {}), remaining, value)
     elif isinstance(value, Mapping) and isinstance(values.get(first), dict):
         values[first].update(value)
     else:
@@ -249,6 +249,6 @@ def _translate_setting(setting: str) -> Iterator[str]:
 
 
 def _as_yaml(value: Any) -> str:
-    """A value as a setting has it: JSON, which is YAML, but a plain string without quotes."""
+    """Write a value for a setting: as JSON, which is also YAML, but strings without quotes where possible."""
     plain = isinstance(value, str) and parse_yaml(value) == value
     return str(value) if plain else json.dumps(value)

@@ -21,13 +21,13 @@ from permalign.tasks.registry import get_task
 
 
 class SideOptions(Options):
-    """How the text of one side becomes token ids; the vocabulary is learned from the training split."""
+    """How the sources or targets are turned into token ids; the vocabulary is learned from the training split."""
 
     kind: Literal["words", "subwords"] = Field(
         "words", description="whether tokens are words, or subwords learned by SentencePiece"
     )
     min_frequency: PositiveInt = Field(
-        1, description="minimum frequency of a word; rarer words are unknown (words)"
+        1, description="minimum frequency of a word in the vocabulary; rarer words are unknown (words)"
     )
     vocab_size: PositiveInt | None = Field(
         None,
@@ -39,28 +39,30 @@ class SideOptions(Options):
     )
     link_entities: bool = Field(
         False,
-        description="whether to read the entities that the task knows as their types (source words only)",
+        description="whether to replace the entities that the task knows by their types (source only, kind words)",
     )
 
 
 class TextOptions(Options):
-    """The vocabularies of the two sides."""
+    """The vocabularies of sources and targets."""
 
     source: SideOptions = SideOptions()
     target: SideOptions = SideOptions()
 
 
 class ReordererFirstOptions(Options):
-    """The paper's training strategy: in the first steps, with some probability, only the reorderer is updated."""
+    """A strategy of the ReMoto paper: with some probability, one of the first steps updates only the reorderer."""
 
-    steps: NaturalInt = Field(0, description="number of first steps in which to do so; 0 for none")
+    steps: NaturalInt = Field(
+        0, description="number of first steps that may update only the reorderer; 0 for none"
+    )
     probability: float = Field(
-        0.5, ge=0.0, le=1.0, description="probability that one of these steps updates the reorderer alone"
+        0.5, ge=0.0, le=1.0, description="probability that such a step updates only the reorderer"
     )
 
 
 class StageOptions(Options):
-    """First steps that train by another objective."""
+    """A stage at the beginning of training, with a different objective."""
 
     steps: PositiveInt = Field(description="number of steps of this stage")
     objective: Literal["soft", "hard", "samples", "exact"] = Field(
@@ -69,7 +71,7 @@ class StageOptions(Options):
 
 
 class TrainingOptions(Options):
-    """How to train."""
+    """The options of training."""
 
     max_steps: PositiveInt | None = Field(None, description="maximum number of updates")
     max_epochs: PositiveInt | None = Field(
@@ -78,24 +80,27 @@ class TrainingOptions(Options):
     max_cpu_minutes: float | None = Field(
         None,
         gt=0.0,
-        description="stop at the first evaluation after so much processor time, summed over all threads of the main "
-        "process; other programs on the machine do not count",
+        description="CPU time in minutes, summed over all threads of the main process, after which training stops at "
+        "the next evaluation; null for no limit",
     )
     batch_size: PositiveInt = Field(16, description="maximum number of examples in a batch")
     max_tokens: PositiveInt = Field(
-        8192, description="maximum number of tokens in a batch, both sides and padding included"
+        8192, description="maximum number of tokens in a batch, including both sides and padding"
     )
     gradient_accumulation_steps: PositiveInt = Field(
-        1, description="number of batches per process whose gradients make one update"
+        1, description="number of batches per process whose gradients are accumulated for one update"
     )
     curriculum_epochs: NaturalInt = Field(
-        0, description="number of first epochs whose batches go from short to long instead of shuffled"
+        0,
+        description="number of first epochs with batches in order of increasing length instead of shuffled",
     )
     overlong_targets: Literal["error", "skip"] = Field(
         "error",
-        description="what to do with training examples whose target is longer than the head can write",
+        description="what to do with training examples whose target is longer than the head can generate",
     )
-    optimizer: Literal["adam", "adamw"] = Field("adam", description="algorithm that updates the parameters")
+    optimizer: Literal["adam", "adamw"] = Field(
+        "adam", description="Adam, or AdamW with decoupled weight decay"
+    )
     learning_rate: float = Field(1e-3, gt=0.0, description="highest learning rate, reached after the warm-up")
     weight_decay: float = Field(0.0, ge=0.0, description="weight decay of the optimizer")
     schedule: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau"] = Field(
@@ -115,18 +120,19 @@ class TrainingOptions(Options):
     )
     reorderer_first: ReordererFirstOptions = ReordererFirstOptions()
     stages: tuple[StageOptions, ...] = Field(
-        (), description="first steps that train by other objectives, one stage after another"
+        (), description="stages at the beginning of training, with other objectives, one after the other"
     )
     restarts: Count = Field(
         1,
-        description="number of seeds to try for restart_steps each; training continues with the one best on dev",
+        description="number of seeds to try for restart_steps each; the run is then trained with the seed that is best "
+        "on dev",
     )
     restart_steps: PositiveInt | None = Field(None, description="number of steps of each restart")
     evaluate_every: PositiveInt = Field(
-        200, description="number of steps between evaluations on dev, each of which saves a checkpoint"
+        200, description="number of steps between evaluations on dev, after each of which the run is saved"
     )
     max_dev_examples: PositiveInt | None = Field(
-        None, description="maximum number of dev examples to evaluate on, drawn once; null for all"
+        None, description="maximum number of dev examples to evaluate on, a fixed random subset; null for all"
     )
     beam: PositiveInt = Field(1, description="beam size of the evaluations on dev")
     length_penalty: float = Field(
@@ -136,24 +142,28 @@ class TrainingOptions(Options):
         "no normalisation, 1 for the mean over tokens",
     )
     metric: str | None = Field(
-        None, description="dev metric that decides which model is best; null for the task's main metric"
+        None,
+        description="dev metric by which the best model is selected; null for the main metric of the task",
     )
     patience: PositiveInt | None = Field(
-        None, description="stop after so many evaluations without improvement; null for no early stopping"
+        None,
+        description="number of evaluations without improvement after which training stops; null for no early stopping",
     )
     keep_checkpoints: PositiveInt = Field(1, description="number of best checkpoints to keep")
     log_every: PositiveInt = Field(50, description="number of steps between records of the training loss")
 
 
 class RunOptions(Options):
-    """A training run: what to learn, from which data, with which model, and how."""
+    """All options of a training run: the task and its splits, the vocabularies, the model, training and the seed."""
 
-    description: str = Field("", description="one line about the run")
+    description: str = Field("", description="one line that describes the run")
     task: dict[str, Any] = Field(
-        description="name of the task, and the task's options as `permalign data list` shows them"
+        description="name of the task, and options of the task (see `permalign data list`)"
     )
     train: str = Field("iid/train", description="split to train on")
-    dev: str = Field("iid/dev", description="split to choose models on")
+    dev: str = Field(
+        "iid/dev", description="split to evaluate on during training, by which the best model is selected"
+    )
     text: TextOptions = TextOptions()
     model: ModelOptions = ModelOptions()
     training: TrainingOptions = TrainingOptions()
@@ -161,30 +171,30 @@ class RunOptions(Options):
         0,
         ge=0,
         le=MAX_SEED,
-        description="seed of initial weights, batches and noise; the data has its own, task.seed",
+        description="seed of initial weights, batches and noise; generated data has a seed of its own, task.seed",
     )
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Check values, and that they do not contradict each other; no data is read."""
+        """Validate values, and check that they do not contradict each other; no data is read."""
         options = super().parse(values)
         options.require_fit()
         return options
 
     def make_task(self) -> Task:
-        """The task; its data is not read yet."""
+        """Create the task; its data is not read yet."""
         if not isinstance(self.task.get("name"), str):
             raise ConfigError("task.name must say which task to learn; see `permalign data list`.")
         return get_task(**self.task)
 
     def require_split(self, task: Task) -> None:
-        """Check that the task has the splits; this may read the data of a task that has its own files."""
+        """Check that the task has the splits; this reads the data if the splits depend on it."""
         for option, split in (("train", self.train), ("dev", self.dev)):
             if split not in task.splits:
                 raise ConfigError(f"{option}: " + unknown_name(f"split of {task.name}", split, task.splits))
 
     def require_fit(self) -> None:
-        """Check that options do not contradict each other.
+        """Check that the options do not contradict each other.
 
         Raises:
             ConfigError: they do; the message says what to change.
@@ -193,7 +203,7 @@ class RunOptions(Options):
         self.model.require_fit()
         training = self.training
         if training.max_steps is None and training.max_epochs is None:
-            raise ConfigError("training has no end. Set training.max_steps or training.max_epochs.")
+            raise ConfigError("training would never end. Set training.max_steps or training.max_epochs.")
         if training.max_steps is not None and training.warmup_steps >= training.max_steps:
             raise ConfigError(
                 f"training.warmup_steps is {training.warmup_steps}, but training.max_steps only {training.max_steps}: "
@@ -226,15 +236,15 @@ class RunOptions(Options):
         if source.link_entities and source.kind == "subwords":
             raise ConfigError("text.source.link_entities is for words, but text.source.kind is subwords.")
         pretrained = {"head": self.model.head.pretrained, "reorderer": self.model.reorderer.pretrained}
-        for part in (part for part, name in pretrained.items() if name):
+        for component in (component for component, name in pretrained.items() if name):
             if source.kind == "subwords":
                 raise ConfigError(
-                    f"model.{part}.pretrained reads words, but text.source.kind is subwords. Use words."
+                    f"model.{component}.pretrained reads words, but text.source.kind is subwords. Use words."
                 )
             if source.link_entities:
                 raise ConfigError(
-                    f"model.{part}.pretrained reads words, but text.source.link_entities replaces entities by their "
-                    "types. Leave one of them out."
+                    f"model.{component}.pretrained reads words, but text.source.link_entities replaces entities by "
+                    "their types. Leave one of them out."
                 )
 
     def _require_stages(self) -> None:
@@ -277,7 +287,7 @@ class RunOptions(Options):
         return sum(stage.steps for stage in self.training.stages)
 
     def attempts(self) -> list[Self]:
-        """The short runs that restarts consist of: each has its own seed, and no restarts."""
+        """The options of the short runs that try different seeds (see ``training.restarts``)."""
         training = self.training
         short = {
             "max_steps": training.restart_steps,
