@@ -116,7 +116,7 @@ def test_a_file_extends_an_experiment_and_a_file_beside_it(tmp_path):
     [
         ("seed: 1\nseed: 2\n", "'seed' occurs twice"),
         ("just words", "must contain a mapping from options to values"),
-        ("a: [", "is not valid YAML"),
+        ("a: [", "is not YAML"),
         ("extends: self.yaml\n", "extends itself"),
     ],
 )

@@ -1,6 +1,6 @@
-"""Training: `train` and `resume`, with options (`RunOptions`) from Python, YAML or the command line.
+"""Train and resume runs, and combine trained models.
 
-Names are imported when first used, so that reading options does not import torch.
+Names are imported when they are first used, so that options can be read without importing torch.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunOptions", "average", "ensemble", "load_experiment", "resume", "train"]
 
-_HOMES = {
+_MODULES = {
     "RunOptions": "permalign.options.run",
     "average": "permalign.training.combine_models",
     "ensemble": "permalign.training.combine_models",
@@ -25,6 +25,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'permalign.training' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

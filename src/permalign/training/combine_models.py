@@ -1,4 +1,4 @@
-"""Several trained models made into one: with their mean parameters, or as an ensemble."""
+"""Combine several trained models into one, by averaging their parameters or as an ensemble."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,48 +16,49 @@ from permalign.models.saving import WEIGHTS
 def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Model:
     """Average the parameters of models with the same options and vocabularies, and save the result.
 
-    The average is as large as one model. It makes sense for models that are close to each other, such as the best
-    checkpoints of a run; use `ensemble` for models trained with different seeds.
+    The averaged model is not larger than one of the models. Averaging makes sense for models with similar parameters,
+    such as the best checkpoints of a run; use `ensemble` for models that were trained with different seeds.
 
     Args:
-        models: at least two folders of models; or a single run, whose kept checkpoints are averaged.
+        models: the folders of at least two models, or of a single run, whose kept checkpoints are averaged.
         out: the folder to save the averaged model in.
-        overwrite: whether to replace a model that ``out`` already holds.
+        overwrite: whether to replace an existing model in ``out``.
 
     Raises:
         PermalignError: there are too few models, they differ in more than their parameters, or ``out`` exists.
     """
     folders = _find_models(models, out, overwrite)
-    first, *others = (load_model(folder) for folder in folders)
-    for folder, other in zip(folders[1:], others, strict=True):
-        if _description(other) != _description(first):
+    loaded = [load_model(folder) for folder in folders]
+    averaged = loaded[0]
+    for folder, model in zip(folders[1:], loaded[1:], strict=True):
+        if _description(model) != _description(averaged):
             raise DataError(
                 f"has other options or vocabularies than {folders[0]}, so their parameters cannot be averaged.",
                 folder,
             )
-    states = [model.state_dict() for model in (first, *others)]
+    states = [model.state_dict() for model in loaded]
     mean = {
         name: torch.stack([state[name].double() for state in states]).mean(0).to(tensor.dtype)
         if tensor.is_floating_point()
         else tensor
         for name, tensor in states[0].items()
     }
-    first.load_state_dict(mean)
-    first.save_pretrained(Path(out))
-    return first
+    averaged.load_state_dict(mean)
+    averaged.save_pretrained(Path(out))
+    return averaged
 
 
 def ensemble(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Ensemble:
     """Save an ensemble of models with the same vocabularies, which averages their probabilities.
 
     Args:
-        models: at least two folders of models; or a single run, whose kept checkpoints become the members. Members of
-            an ensemble become members of the new one.
+        models: the folders of at least two models, or of a single run, whose kept checkpoints become the members. The
+            members of an ensemble become members of the new ensemble.
         out: the folder to save the ensemble in.
-        overwrite: whether to replace a model that ``out`` already holds.
+        overwrite: whether to replace an existing model in ``out``.
 
     Raises:
-        PermalignError: there are too few models, they do not fit together, or ``out`` exists.
+        PermalignError: there are too few models, they have different vocabularies, or ``out`` exists.
     """
     folders = _find_models(models, out, overwrite)
     members: list[Any] = []  # Ensemble checks their types
@@ -93,12 +94,12 @@ def _find_models(models: Sequence[str | Path], out: str | Path, overwrite: bool)
 
 
 def _kept_checkpoints(run: Path) -> list[Path]:
-    """The checkpoints that a run has kept, except for its last one."""
+    """The best checkpoints, which a run has kept (without ``checkpoints/last``)."""
     if not run.is_dir():
         raise DataError("there is no such run.", run)
     return sorted((run / "checkpoints").glob("step-*"))
 
 
 def _description(model: Model) -> tuple[object, ...]:
-    """Everything about a model except for its parameters."""
+    """The options and vocabularies of a model: everything except for its parameters."""
     return model.describe(), model.source, model.target

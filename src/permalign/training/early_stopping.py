@@ -1,4 +1,4 @@
-"""When training stops: after the last step, without an improvement on dev, or out of time."""
+"""Decide when training stops: after the last step, by early stopping, or when the CPU time is used up."""
 
 from permalign.options.run import TrainingOptions
 from permalign.training.state import Progress
@@ -7,12 +7,12 @@ from permalign.training.state import Progress
 def reason_to_stop(
     progress: Progress, training: TrainingOptions, total_steps: int, metric: str, cpu_seconds: float
 ) -> str | None:
-    """Decide after an evaluation whether the run is finished; returns why, or None if it goes on.
+    """Decide after an evaluation whether training stops; returns the reason, or None if training continues.
 
     Args:
         progress: the progress of the run, which includes this evaluation.
         training: the training options.
-        total_steps: the number of steps that the run has at most.
+        total_steps: the largest number of steps of the run.
         metric: the dev metric that checkpoints are compared by.
         cpu_seconds: the CPU time that the run has used so far.
     """

@@ -1,6 +1,7 @@
-"""Experiments that ship with the package, and YAML files like them, which set options that differ from the defaults.
+"""Load experiments: YAML files with the options that differ from the defaults.
 
-A file with ``extends: NAME`` adds to another one: an experiment, or a file in the same folder.
+Experiments ship with the package, or are files of the user. A file with ``extends: NAME`` starts from the options of
+another experiment, or of a file in the same folder, and changes some of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,7 @@ EXTENDS = "extends"
 
 
 class SettingError(ConfigError, UsageError):
-    """A setting of the command line is wrong, although the file that it changes is right."""
+    """A setting on the command line is invalid, although the file that it changes is valid."""
 
 
 def experiment_names() -> list[str]:
@@ -33,12 +34,12 @@ def experiment_names() -> list[str]:
 
 
 def describe_experiments() -> dict[str, str]:
-    """The names of all experiments, with a line about each."""
+    """The names of all experiments, with their descriptions."""
     return {name: str(load_values(name).get("description", "")) for name in experiment_names()}
 
 
 def load_experiment(name: str, settings: Iterable[str] = ()) -> RunOptions:
-    """Load the options of an experiment or of a YAML file, changed by settings such as ``training.max_steps=200``.
+    """Load the options of an experiment or of a YAML file, and apply settings such as ``training.max_steps=200``.
 
     >>> load_experiment("arithmetic/soft", ["training.max_steps=200"]).training.max_steps
     200
@@ -47,11 +48,11 @@ def load_experiment(name: str, settings: Iterable[str] = ()) -> RunOptions:
 
 
 def load_saved_options(config: Path, settings: Iterable[str] = ()) -> RunOptions:
-    """The options of a saved run, with settings; options that were saved under old names are translated.
+    """Load the options of a saved run, and apply settings; old names of options are translated.
 
     Args:
-        config: the run's ``config.yaml``.
-        settings: present names of options with new values.
+        config: the path of the run's ``config.yaml``.
+        settings: changes to the options, ``OPTION=VALUE``.
     """
     values, changes = translate_options(load_values(str(config)))
     log_translation(config, changes)
@@ -59,11 +60,11 @@ def load_saved_options(config: Path, settings: Iterable[str] = ()) -> RunOptions
 
 
 def load_changed_values(name: str, settings: Iterable[str] = ()) -> dict[str, Any]:
-    """The options that an experiment or a YAML file sets, with settings.
+    """Load the options that an experiment or a YAML file sets, without defaults, and apply settings.
 
     Raises:
-        SettingError: a setting is wrong.
-        ConfigError: the options are wrong even without the settings.
+        SettingError: a setting is invalid.
+        ConfigError: the options are invalid even without the settings.
     """
     return _with_settings(load_values(name), settings)
 
@@ -75,13 +76,13 @@ def _with_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str,
     try:
         RunOptions.parse(changed)
     except ConfigError as error:
-        if changed != values and _is_right(values):
+        if changed != values and _is_valid(values):
             raise SettingError(str(error)) from None
         raise
     return changed
 
 
-def _is_right(values: Mapping[str, Any]) -> bool:
+def _is_valid(values: Mapping[str, Any]) -> bool:
     try:
         RunOptions.parse(values)
     except (ConfigError, UsageError):
@@ -90,13 +91,13 @@ def _is_right(values: Mapping[str, Any]) -> bool:
 
 
 def load_values(name: str) -> dict[str, Any]:
-    """Load the values that an experiment or a file sets, including those that it extends."""
+    """Load the options that an experiment or a file sets, including those of the files that it extends."""
     file, folder = _find(name)
     return _read(file, folder, ())
 
 
 def parse_setting(setting: str) -> dict[str, Any]:
-    """Parse a setting of the command line into nested values.
+    """Parse a setting of the command line into nested mappings.
 
     >>> parse_setting("model.head.context=2")
     {'model': {'head': {'context': 2}}}
@@ -134,7 +135,7 @@ def _shipped() -> Traversable:
 
 
 def _find(name: str, folder: Path | None = None) -> tuple[Traversable | Path, Path | None]:
-    """Find a file by its name; also return its folder, which is None for experiments of the package."""
+    """Find a file by its name; returns the file and its folder, which is None for experiments of the package."""
     path = (folder or Path()) / name
     if path.is_file():
         return path, path.parent
@@ -158,7 +159,7 @@ def _read(file: Traversable | Path, folder: Path | None, extended_by: tuple[str,
     except (YamlError, UnicodeDecodeError) as error:
         raise DataError(f"is not YAML: {error}", str(file)) from None
     if not isinstance(values, dict):
-        raise DataError("must hold a mapping from options to values, such as `seed: 1`.", str(file))
+        raise DataError("must contain a mapping from options to values, such as `seed: 1`.", str(file))
     base = values.pop(EXTENDS, None)
     if base is None:
         return values

@@ -1,4 +1,4 @@
-"""Handle Ctrl-C at the end of a step, not in the middle of it."""
+"""Handle Ctrl-C at the end of a training step, not in the middle of it."""
 
 import os
 import signal
@@ -18,8 +18,8 @@ class SavedInterrupt(KeyboardInterrupt):
     """Raised after Ctrl-C, once the run is saved.
 
     Attributes:
-        run: the folder of the run, or of an attempt if the run has restarts.
-        step: the step at which it was saved.
+        run: the folder of the run that was saved; with restarts, the folder of the current attempt.
+        step: the step at which the run was saved.
     """
 
     def __init__(self, run: Path, step: int) -> None:
@@ -28,26 +28,26 @@ class SavedInterrupt(KeyboardInterrupt):
 
 
 class InterruptHandler:
-    """Catches SIGINT (Ctrl-C) and SIGTERM while it is open; a second signal interrupts at once."""
+    """A context that catches SIGINT (Ctrl-C) and SIGTERM; a second signal interrupts immediately."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self._accelerator = accelerator
         self._received = False
-        self._before: dict[signal.Signals, Any] = {}
+        self._previous_handlers: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # other threads may not handle signals
-            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        if threading.current_thread() is threading.main_thread():  # only it may handle signals
+            self._previous_handlers = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
     def requested(self) -> bool:
-        """Whether any process received a signal; all processes must call this together, and agree on the result."""
+        """Whether any process received a signal; all processes must call this method, and get the same result."""
         if self._received:
             self._accelerator.set_trigger()
         return bool(self._accelerator.check_trigger())

@@ -31,19 +31,19 @@ def train(
     overwrite: bool = False,
     display: Display | None = None,
 ) -> Progress:
-    """Train a model, and write the run to a folder (see `RunDirectory`).
+    """Train a model, and write the run (model, checkpoints, metrics, predictions) to a folder.
 
     Args:
         options: the options of the run, or only those that differ from the defaults.
         run_dir: the folder of the run.
         overwrite: whether to delete an existing run in the folder.
-        display: shows the progress; None for a progress bar or plain lines on standard error.
+        display: displays the progress; None for a progress bar or, if standard error is not a terminal, plain lines.
 
     Returns:
         The progress of the finished run.
 
     Raises:
-        PermalignError: something is wrong with the options, the data or the folder.
+        PermalignError: the options, the data or the folder are not valid.
         SavedInterrupt: Ctrl-C was pressed; the run is saved and can be resumed.
         KeyboardInterrupt: Ctrl-C was pressed twice; the run can be resumed from where it was last saved.
     """
@@ -61,7 +61,7 @@ def train(
 
 
 def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
-    """Resume a run; the result is the same as if it had never been interrupted. See `train`."""
+    """Resume a run; the result is the same as without the interruption. See `train` for the arguments."""
     run = RunDirectory(run_dir)
     options = run.read_options()
     accelerator = make_accelerator()
@@ -70,7 +70,7 @@ def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
 
 
 def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[None]:
-    """Lock the run against other programs; the main process does so for all processes."""
+    """Lock the run, so that no other program can train it; only the main process does so."""
     if not accelerator.is_main_process:
         return nullcontext()
     return exclusive_lock(
@@ -81,10 +81,10 @@ def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManag
 
 
 def make_accelerator() -> Accelerator:
-    """The `Accelerator`, which handles devices and processes.
+    """Create the `Accelerator`, which handles devices and processes.
 
-    Without ``cpu=True``, it would take several processes without a GPU for separate runs. Heads may leave parameters
-    unused in some steps, which has to be announced.
+    Without ``cpu=True``, it would treat several processes without a GPU as separate runs. ``find_unused_parameters`` is
+    needed because some heads do not use all their parameters in every step.
     """
     unused = DistributedDataParallelKwargs(find_unused_parameters=True)
     return Accelerator(cpu=not torch.accelerator.is_available(), kwargs_handlers=[unused])
@@ -118,10 +118,10 @@ def _run_session(
 
 
 def _best_seed(options: RunOptions, run: RunDirectory, display: Display | None) -> int:
-    """Train each seed for a few steps, as a run of its own, and choose the best on dev; ties go to the lowest seed.
+    """Train each seed for a few steps, as a run of its own, and return the best on dev; ties go to the lowest seed.
 
-    The run then starts from the beginning with that seed. So only finished attempts have to be remembered, and an
-    interrupted run is resumed at the attempt it had reached.
+    The run itself then starts from the beginning with that seed. So all state is in the folders of the attempts, and an
+    interrupted run is resumed in the attempt that it had reached.
     """
     scores: dict[int, float] = {}
     for attempt in options.attempts():

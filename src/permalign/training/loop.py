@@ -1,4 +1,4 @@
-"""The training loop; the same on a CPU, on several GPUs and on several machines."""
+"""The training loop, which is the same for one CPU, several GPUs and several machines."""
 
 import math
 from collections.abc import Iterator
@@ -15,9 +15,10 @@ from permalign.training.session import Session
 def run(session: Session) -> None:
     """Train until the run is finished.
 
-    Every process reads the same stream of batches and takes its share of each update. A batch's loss is a mean over
-    its sentences, and accelerate averages gradients over processes. Weighted as below, the gradient is that of the mean
-    over all sentences of the update, however they are distributed over batches and processes.
+    Every process reads the same stream of batches, and takes its share of the batches of each update. The loss of a
+    batch is a mean over its sentences, and accelerate averages gradients over processes. With the weights below, the
+    gradient is that of the mean over all sentences of the update, however they are distributed over batches and
+    processes.
     """
     training, accelerator, progress = session.options.training, session.accelerator, session.progress
     processes, stream = accelerator.num_processes, endless(session.setup.batches)
@@ -28,10 +29,12 @@ def run(session: Session) -> None:
 
             batches = [next(stream) for _ in range(training.gradient_accumulation_steps * processes)]
             sentences = sum(len(batch) for batch in batches)
-            mine = batches[accelerator.process_index :: processes]
+            own_batches = batches[accelerator.process_index :: processes]
             step_loss = torch.zeros((), device=accelerator.device)
-            for batch in mine:
-                last = batch is mine[-1]  # processes exchange gradients once, with the last batch
+            for batch in own_batches:
+                last = (
+                    batch is own_batches[-1]
+                )  # gradients are exchanged between processes only with the last batch
                 with nullcontext() if last else accelerator.no_sync(session.model):
                     loss = session.model(batch.to(accelerator.device)).total * (len(batch) / sentences)
                     accelerator.backward(loss * processes)
@@ -39,7 +42,7 @@ def run(session: Session) -> None:
 
             if session.trains_only_reorderer(step):
                 session.core.keep_only_reorderer_gradients()
-            norms = [  # models that learn independently are clipped independently
+            norms = [  # models that are trained independently are clipped independently
                 float(accelerator.clip_grad_norm_(group, training.clip_grad_norm or math.inf))
                 for group in session.core.independent_parameters()
             ]
@@ -62,6 +65,6 @@ def run(session: Session) -> None:
 
 
 def endless(batches: Batches) -> Iterator[Batch]:
-    """Iterate over epochs without end; the sampler keeps the position."""
+    """Iterate over epochs without end; the sampler stores the position."""
     while True:
         yield from batches

@@ -1,4 +1,4 @@
-"""Displays of the progress of training: a progress bar, plain lines, or nothing."""
+"""Display the progress of training: as a progress bar, as plain lines, or not at all."""
 
 import sys
 import time
@@ -6,30 +6,30 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 SMOOTHING = 0.9
-"""The weight of past losses in the smoothed loss."""
+"""The weight of previous losses in the smoothed loss."""
 
 
 class Display:
-    """Shows nothing; the base class of all displays."""
+    """The base class of all displays; it displays nothing."""
 
     def begin(self, step: int, total: int) -> None:
-        """Called when a session starts, at a step."""
+        """Called when a session starts, with its first step and the total number of steps."""
 
     def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:
-        """Called with each record."""
+        """Called with every record of training (``train``) or evaluation (``dev``) metrics."""
 
     def advance(self, step: int, loss: float) -> None:
         """Called after each step."""
 
     def say(self, message: str) -> None:
-        """Show a message to the user."""
+        """Display a message."""
 
     def end(self) -> None:
         """Called when the session ends."""
 
 
 class PlainDisplay(Display):
-    """Prints a line per record."""
+    """Prints one line per record."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr

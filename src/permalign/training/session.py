@@ -1,4 +1,4 @@
-"""A training session of a run: everything around the loop, on one process."""
+"""A training session: everything that the training loop needs, in one process."""
 
 import time
 from pathlib import Path
@@ -24,11 +24,11 @@ from permalign.training.tracking import Tracker
 
 
 class Session:
-    """The objects that the loop works on.
+    """Everything that the training loop works on. A run that is interrupted and resumed has several sessions.
 
     Attributes:
         core: the model itself.
-        model: the model as wrapped by accelerate for several processes.
+        model: the model, wrapped by accelerate for several processes.
         optimizer: the optimizer.
         progress: the progress of the run.
         total: the total number of steps.
@@ -84,7 +84,7 @@ class Session:
             group["lr"] = learning_rate(self.options.training, step, self.total, self.progress.halvings)
 
     def trains_only_reorderer(self, step: int) -> bool:
-        """Whether a step is one of the first steps that update the reorderer alone; all processes agree."""
+        """Whether a step updates only the reorderer (see `ReordererFirstOptions`); the same in all processes."""
         first = self.options.training.reorderer_first
         draw = Random(f"reorderer first {self.options.seed}/{step}").random()
         return step <= first.steps and draw < first.probability
@@ -106,11 +106,11 @@ class Session:
             progress.loss, progress.recorded = 0.0, step
 
     def evaluate(self) -> None:
-        """Evaluate on dev on the main process, and broadcast the metrics; decide whether the run is finished."""
+        """Evaluate on dev in the main process, broadcast the metrics, and decide whether training stops."""
         progress, training = self.progress, self.options.training
         self.core.use_objective(
             self.options.model.reorderer.objective
-        )  # the objective that saved models have
+        )  # models are saved with the objective of the options
         results: list[Any] = [None, None]
         if self.accelerator.is_main_process:
             report = evaluate(
@@ -136,7 +136,7 @@ class Session:
             self.folder.save_checkpoint(progress.step, self.core, report)
 
     def save(self) -> None:
-        """Save the state, then bring the run's folder in line with it."""
+        """Save the state, and make the run's folder consistent with it."""
         self.progress.seconds, self.progress.processor_seconds = self._seconds(), self._processor_seconds()
         self._clock, self._processor_clock = time.monotonic(), time.process_time()
         self._tracker.sync()
@@ -153,7 +153,7 @@ class Session:
 
 
 def make_optimizer(options: RunOptions, model: Model) -> torch.optim.Optimizer:
-    """Adam, or AdamW with decoupled weight decay."""
+    """Create the optimizer: Adam, or AdamW with decoupled weight decay."""
     training = options.training
     kind = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
     return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)

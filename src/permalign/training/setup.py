@@ -1,4 +1,4 @@
-"""Set up training from options: the task, the vocabularies, the batches and a new model."""
+"""Set up training from options: create the task, the vocabularies, the batches and a new model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ class TrainingSetup:
         task: the task, which judges predictions.
         batches: the batches of the training split.
         dev: the examples to evaluate on during training.
-        model: the new model, initialised with the run's seed.
+        model: the new model, initialised with the seed of the run.
         metric: the dev metric that checkpoints are compared by.
         data: a fingerprint of the training split.
-        skipped: the number of training examples that the model cannot learn from.
-        skipped_by_inverse: the number of the other examples whose sources are too long for the inverse model.
+        skipped: the number of training examples that are skipped, because their likelihood is zero.
+        skipped_by_inverse: the number of further examples that only the inverse model skips.
     """
 
     task: Task
@@ -91,7 +91,7 @@ def prepare(options: RunOptions) -> TrainingSetup:
 
 
 def _require_possible_metric(options: RunOptions, task: Task) -> None:
-    """Reject a metric that the task cannot have, before the data is read."""
+    """Raise an error for a metric that the task cannot have, before the data is read."""
     possible = (*METRICS, *(TRANSLATION_METRICS if is_translation(task) else ()))
     metric = options.training.metric
     if metric is not None and metric not in possible:
@@ -99,7 +99,7 @@ def _require_possible_metric(options: RunOptions, task: Task) -> None:
 
 
 def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
-    """The metric that checkpoints are compared by; an error if the task does not have it."""
+    """The metric by which checkpoints are compared; raises an error if the task does not have it."""
     metric = options.training.metric or main_metric(task)
     known = make_report(task, [(dev[0], dev[0].target, 0.0)]).metrics
     if metric not in known:
@@ -108,7 +108,7 @@ def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
 
 
 def _entities(options: RunOptions, task: Task) -> Mapping[str, str] | None:
-    """The entities to link; None without entity linking."""
+    """The entities to link; None if entity linking is off."""
     if not options.text.source.link_entities:
         return None
     if entities := task.entities:
@@ -121,7 +121,7 @@ def _entities(options: RunOptions, task: Task) -> Mapping[str, str] | None:
 def learn_codec(
     options: SideOptions, sentences: Sequence[Sequence[str]], entities: Mapping[str, str] | None = None
 ) -> Codec:
-    """Learn the vocabulary of one side from its training sentences."""
+    """Learn the vocabulary of the sources or targets from the training sentences."""
     if options.kind == "subwords":
         try:
             return Subwords.train(
@@ -129,12 +129,14 @@ def learn_codec(
             )
         except ValueError as error:
             raise ConfigError(f"text: {error}") from None
-    minimum, size = options.min_frequency, options.vocab_size
+    min_frequency, max_size = options.min_frequency, options.vocab_size
     vocabulary: Vocabulary | EntityVocabulary
     if entities is None:
-        vocabulary = Vocabulary.build(sentences, min_frequency=minimum, max_size=size)
+        vocabulary = Vocabulary.build(sentences, min_frequency=min_frequency, max_size=max_size)
     else:
-        vocabulary = EntityVocabulary.build(sentences, entities, min_frequency=minimum, max_size=size)
+        vocabulary = EntityVocabulary.build(
+            sentences, entities, min_frequency=min_frequency, max_size=max_size
+        )
     if len(vocabulary) == len(SPECIALS):
         raise ConfigError(
             f"text: no word of the training data occurs {options.min_frequency} times. Lower min_frequency."
@@ -161,32 +163,32 @@ def _batches(options: RunOptions, examples: Sequence[Example], source: Codec, ta
 def select_learnable(
     options: RunOptions, model: Model, examples: Sequence[Example]
 ) -> tuple[Sequence[Example], int]:
-    """The examples that a model can learn from, and how many of them an inverse model cannot learn from.
+    """Select the examples that a model can learn from, and count those that only its inverse model cannot learn from.
 
-    The likelihood of any other example is zero, and so is its gradient.
+    The likelihood of all other examples is zero, and so is its gradient.
 
     Raises:
-        ConfigError: there are other examples, and the options do not say to skip them; or no example is left.
+        ConfigError: there are such examples, and ``training.overlong_targets`` is not ``skip``; or no example is left.
     """
     problems = [model.find_training_problem(example) for example in examples]
     fatal = [problem for problem in problems if problem is not None and not problem.only_inverse]
     inverse = [problem for problem in problems if problem is not None and problem.only_inverse]
-    learnable = len(examples) - len(fatal)
-    for found, others in ((fatal, learnable), (inverse, learnable - len(inverse))):
-        if found and (not others or options.training.overlong_targets == "error"):
-            skip = f"; or skip such examples (here {len(found)}) with training.overlong_targets: skip"
-            advice = found[0].advice[0].upper() + found[0].advice[1:]
-            raise ConfigError(f"{found[0].reason} {advice}{skip if others else ''}.")
-    kept = [
+    num_learnable = len(examples) - len(fatal)
+    for unusable, num_usable in ((fatal, num_learnable), (inverse, num_learnable - len(inverse))):
+        if unusable and (not num_usable or options.training.overlong_targets == "error"):
+            skip = f"; or skip such examples (here {len(unusable)}) with training.overlong_targets: skip"
+            advice = unusable[0].advice[0].upper() + unusable[0].advice[1:]
+            raise ConfigError(f"{unusable[0].reason} {advice}{skip if num_usable else ''}.")
+    learnable = [
         example
         for example, problem in zip(examples, problems, strict=True)
         if problem is None or problem.only_inverse
     ]
-    return kept, len(inverse)
+    return learnable, len(inverse)
 
 
 def _subset(examples: Sequence[Example], count: int | None) -> Sequence[Example]:
-    """A fixed random subset of the examples, in their order."""
+    """Draw a random subset of the examples, which is always the same; their order is preserved."""
     if count is None or count >= len(examples):
         return examples
     chosen = sorted(shuffled(range(len(examples)), Random("dev examples"))[:count])

@@ -1,4 +1,4 @@
-"""Log training to metrics.jsonl, to TensorBoard and to a display."""
+"""Log the metrics of training to metrics.jsonl, to TensorBoard and to a display."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from permalign.training.run_directory import RunDirectory
 
 
 class Tracker:
-    """Writes the records of a run, each with a step, a kind (``train`` or ``dev``) and named numbers.
+    """Logs records, each of which has a step, a kind (``train`` or ``dev``) and named numbers.
 
     Args:
-        run: the run's folder; None on all processes but the main one, which write nothing.
-        step: the step the run is at; later records, left by a session that was killed, are removed.
+        run: the folder of the run; None in all processes except for the main one, which log nothing.
+        step: the current step of the run; records of later steps, written by a session that was killed, are removed.
         total: the total number of steps.
-        display: shows the progress.
+        display: displays the records.
     """
 
     def __init__(self, run: RunDirectory | None, step: int, total: int, display: Display) -> None:
@@ -28,12 +28,12 @@ class Tracker:
         if run is not None:
             from torch.utils.tensorboard import SummaryWriter
 
-            kept = [
+            kept_lines = [
                 line.decode("utf-8")
                 for number, line in enumerate(_complete_lines(run), 1)
                 if _step(run, number, line) <= step
             ]
-            write_lines(run.metrics, kept)
+            write_lines(run.metrics, kept_lines)
             self._file = run.metrics.open("a", encoding="utf-8")
             self._events = SummaryWriter(str(run.events), purge_step=step + 1)
             display.begin(step, total)
@@ -50,7 +50,7 @@ class Tracker:
             self._display.end()
 
     def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:
-        """Write and show a record."""
+        """Log a record."""
         if self._file is None or self._events is None:
             return
         self._file.write(json.dumps({"step": step, "kind": kind, **numbers}) + "\n")
@@ -60,12 +60,12 @@ class Tracker:
         self._display.record(step, kind, numbers)
 
     def advance(self, step: int, loss: float) -> None:
-        """Show that a step is finished."""
+        """Display that a step is finished."""
         if self._file is not None:
             self._display.advance(step, loss)
 
     def sync(self) -> None:
-        """Wait until all records are on disk; a state must never be ahead of the records."""
+        """Wait until all records are on disk, so that a saved state is never ahead of the records."""
         if self._file is not None and self._events is not None:
             os.fsync(self._file.fileno())
             self._events.flush()

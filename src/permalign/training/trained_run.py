@@ -1,4 +1,4 @@
-"""A trained run: its model, its task, and its predictions, which are stored in the run's folder.
+"""A trained run with its model, its task and its predictions, which are stored in the folder of the run.
 
 RUN/predictions/len/test.jsonl   one prediction per line
 RUN/predictions/len/test.json    fingerprints of model and examples, decoding settings, metrics
@@ -28,7 +28,7 @@ from permalign.training.experiments import load_saved_options
 from permalign.training.run_directory import RunDirectory
 
 LOAD_ATTEMPTS = 3
-"""How often to try to load a model whose files change meanwhile."""
+"""The number of attempts to load a model whose files are being replaced."""
 
 
 def load_on_device(name: str | Path, device: str | None = None) -> Model:
@@ -36,20 +36,20 @@ def load_on_device(name: str | Path, device: str | None = None) -> Model:
 
     Raises:
         UsageError: there is no such device.
-        DataError: the name is a path that does not exist; the hub is not asked.
+        DataError: the name is a path that does not exist; in that case it is not looked up on the Hugging Face hub.
     """
     if looks_like_path(str(name)) and not Path(name).exists():
         raise DataError("there is no such run or model.", name)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.zeros(1, device=chosen).item()
-    except (RuntimeError, AssertionError):  # torch raises either
+    except (RuntimeError, AssertionError):  # torch raises one or the other
         raise UsageError(f"this machine has no device {chosen!r}; try cpu or cuda:0.") from None
     return load_model(name).to(chosen)
 
 
 def looks_like_path(name: str) -> bool:
-    """Whether a name is a local path; on the hub, names are ``model`` or ``owner/model``.
+    """Whether a name is a local path and not a name on the Hugging Face hub (``model`` or ``owner/model``).
 
     >>> [looks_like_path(name) for name in ("./model", "runs/a/model", "owner/model")]
     [True, True, False]
@@ -70,7 +70,7 @@ class DecodingSettings:
     """How outputs are decoded.
 
     Attributes:
-        beam: the beam size; None for the run's own, ``training.beam``.
+        beam: the beam size; None for the option ``training.beam`` of the run.
         constrained: whether to allow only outputs of the task's grammar.
         batch_size: the number of sentences per batch.
         length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared;
@@ -84,7 +84,7 @@ class DecodingSettings:
 
 
 class TrainedRun:
-    """A trained run, with its best model or another of its checkpoints.
+    """A trained run, with its best model or another checkpoint.
 
     Args:
         folder: the folder of the run.
@@ -140,19 +140,19 @@ class TrainedRun:
 
     @cached_property
     def _loaded(self) -> tuple[Model, str]:
-        """The model and the fingerprint of its files, which a training process may replace while they are read."""
+        """Load the model, and again if its files were replaced meanwhile; returns the model and their fingerprint."""
         for _ in range(LOAD_ATTEMPTS):
-            before = model_fingerprint(self.model_folder)
+            expected = model_fingerprint(self.model_folder)
             model = load_on_device(self.model_folder, self.device)
-            if model_fingerprint(self.model_folder) == before:
-                return model, before
+            if model_fingerprint(self.model_folder) == expected:
+                return model, expected
         raise DataError(
             "changes while it is being read. Try again when training has stopped.", self.model_folder
         )
 
     @property
     def predictions_folder(self) -> Path:
-        """The folder of the predictions."""
+        """The folder in which the predictions of the model are stored."""
         folder = self.directory.predictions
         return folder if self.checkpoint is None else folder / self.checkpoint
 
@@ -168,7 +168,7 @@ class TrainedRun:
             raise UsageError(unknown_name(f"split of {self.task.name}", split, self.task.splits))
 
     def beam(self, decoding: DecodingSettings) -> int:
-        """The beam size."""
+        """The beam size of the decoding settings, or else that of the run."""
         return self.options.training.beam if decoding.beam is None else decoding.beam
 
     def length_penalty(self, decoding: DecodingSettings) -> float:
@@ -177,11 +177,13 @@ class TrainedRun:
         return own if decoding.length_penalty is None else decoding.length_penalty
 
     def require_grammar(self) -> None:
-        """Raise an error if outputs cannot be constrained by a grammar."""
+        """Raise an error if the outputs of the model cannot be constrained by a grammar."""
         if self.task.grammar is None:
             raise UsageError(f"{self.task.name} has no grammar that could constrain the outputs.")
         if not isinstance(self.model.target, Vocabulary):
-            raise PermalignError("a grammar constrains words, but this model writes subwords.")
+            raise PermalignError(
+                "a grammar constrains words, but the target vocabulary of this model has subwords."
+            )
 
     def evaluate(self, split: str, decoding: DecodingSettings) -> Report:
         """Predict outputs for the examples of a split, and judge them."""
@@ -205,10 +207,10 @@ class TrainedRun:
     def write(
         self, split: str, decoding: DecodingSettings, report: Report, folder: Path | None = None
     ) -> list[Path]:
-        """Write the predictions; returns the paths, for translation with references and outputs last."""
+        """Write the predictions; returns the paths, the last two for translation being references and outputs."""
         folder = folder or self.predictions_folder
         lines, record = folder / f"{split}.jsonl", folder / f"{split}.json"
-        record.unlink(missing_ok=True)  # it does not describe the predictions written next
+        record.unlink(missing_ok=True)  # it describes the old predictions
         write_predictions(lines, report)
         text = write_reference_and_output(folder, split, report) if is_translation(self.task) else ()
         results = {"metrics": report.metrics, "signatures": report.signatures, "notes": report.notes}
@@ -220,7 +222,7 @@ class TrainedRun:
     def predictions(
         self, split: str, decoding: DecodingSettings, *, again: bool = False
     ) -> tuple[JudgedPrediction, ...]:
-        """The stored predictions if this model made them with these settings, else new ones, which are stored."""
+        """Return the stored predictions if this model made them with these settings; otherwise make and store them."""
         if not again and self._is_stored(split, decoding):
             return read_predictions(self.predictions_folder / f"{split}.jsonl")
         report = self.evaluate(split, decoding)
@@ -249,7 +251,7 @@ class TrainedRun:
 
     @property
     def _fingerprint(self) -> str:
-        """The fingerprint of the model: of the loaded one, or of the files that would be loaded."""
+        """The fingerprint of the loaded model, or of the files if the model is not loaded yet."""
         return self._loaded[1] if "_loaded" in self.__dict__ else model_fingerprint(self.model_folder)
 
     def _seen_in_training(self, split: str) -> tuple[str, ...]:
@@ -259,5 +261,7 @@ class TrainedRun:
             return ()
         seen = {(example.source, example.target) for example in self.task.examples(train)}
         examples = self.task.examples(split)
-        both = sum((example.source, example.target) in seen for example in examples)
-        return (f"{both:,} of {len(examples):,} examples of {split} also occur in {train}.",) if both else ()
+        repeated = sum((example.source, example.target) in seen for example in examples)
+        if not repeated:
+            return ()
+        return (f"{repeated:,} of {len(examples):,} examples of {split} also occur in {train}.",)

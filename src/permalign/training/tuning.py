@@ -1,4 +1,4 @@
-"""Hyperparameter search on the dev set with Optuna: pruned, resumable, distributed over machines."""
+"""Hyperparameter search on the dev set with Optuna, which can be resumed and shared between machines."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +19,10 @@ BEST = "best.yaml"
 COMPLETE = (optuna.trial.TrialState.COMPLETE,)
 ENDED = (*COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)
 STOPPED = "stopped"
-"""The attribute of a trial that was interrupted, and does not count."""
+"""The user attribute of trials that were interrupted, which do not count."""
 STORAGE_ERRORS = (optuna.exceptions.OptunaError, SQLAlchemyError, ImportError)
 UNPRUNED = 5
-"""The number of first trials that are never pruned."""
+"""The number of trials before pruning starts."""
 
 
 def tune(
@@ -36,17 +36,17 @@ def tune(
     study: str | None = None,
     display: Display | None = None,
 ) -> optuna.Study:
-    """Search until the study has the given number of trials; an interrupted study is resumed.
+    """Search until the study has the given number of trials; an existing study is continued.
 
     Args:
         name: the name of an experiment, or the path of a YAML file.
-        folder: the folder for the runs, one subfolder each, and for ``best.yaml``, which `train` accepts.
-        settings: changes to the options, ``OPTION=VALUE``, that apply to every trial.
-        ranges: the values to search (see `Range`); by default `default_ranges`.
+        folder: the folder for the runs, each in a subfolder, and for the file ``best.yaml`` with the best options.
+        settings: changes to the options of all trials, ``OPTION=VALUE``.
+        ranges: the values to try for each option (see `Range`); by default `default_ranges`.
         trials: the total number of trials, over all machines and sessions.
         storage: the URL of a database that several machines share; by default a SQLite file in the folder.
         study: the name of the study in the database; by default that of the experiment.
-        display: shows how trials end.
+        display: displays the values and the result of every trial.
     """
     values = load_changed_values(name, settings)
     options = RunOptions.parse(values)
@@ -54,7 +54,7 @@ def tune(
     _require_known(values, space)
     folder, display = Path(folder), display or Display()
     folder.mkdir(parents=True, exist_ok=True)
-    found = _open_study(study or name, storage or f"sqlite:///{folder / 'study.db'}")
+    opened_study = _open_study(study or name, storage or f"sqlite:///{folder / 'study.db'}")
 
     def run(trial: optuna.Trial) -> float:
         chosen = _suggest(space, trial)
@@ -72,25 +72,25 @@ def tune(
             raise
         return progress.best if progress.best is not None else float("nan")
 
-    def tell(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+    def report_trial(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
         display.say(f"trial {trial.number}: {trial.state.name.lower()}, {trial.value}")
         _write_best(folder / BEST, values, study)
-        if _counted(study) >= trials:
+        if _num_trials(study) >= trials:
             study.stop()
 
     try:
-        if _counted(found) < trials:
-            found.optimize(run, callbacks=[tell], catch=(PermalignError,))
-        _write_best(folder / BEST, values, found)
+        if _num_trials(opened_study) < trials:
+            opened_study.optimize(run, callbacks=[report_trial], catch=(PermalignError,))
+        _write_best(folder / BEST, values, opened_study)
     except _RangeError as error:
         raise ConfigError(str(error)) from None
     except STORAGE_ERRORS as error:
         raise PermalignError(f"the database of the study failed: {_first_line(error)}") from error
-    return found
+    return opened_study
 
 
 class _RangeError(Exception):
-    """The ranges differ from those of earlier trials; it ends the search, a `PermalignError` only the trial."""
+    """The ranges differ from those of earlier trials. This ends the search; a `PermalignError` ends only a trial."""
 
 
 def _open_study(name: str, storage: str) -> optuna.Study:
@@ -126,8 +126,8 @@ def _suggest(space: Sequence[Range], trial: optuna.Trial) -> dict[str, Value]:
     return chosen
 
 
-def _counted(study: optuna.Study) -> int:
-    """The number of trials that ended by themselves; interrupted trials do not count."""
+def _num_trials(study: optuna.Study) -> int:
+    """The number of trials that ended, without those that were interrupted."""
     return sum(STOPPED not in trial.user_attrs for trial in study.get_trials(states=ENDED))
 
 
@@ -153,8 +153,8 @@ def _with_options(values: Mapping[str, object], chosen: Mapping[str, object]) ->
     result = dict(values)
     for option, value in chosen.items():
         change: object = value
-        for part in reversed(option.split(".")):
-            change = {part: change}
+        for name in reversed(option.split(".")):
+            change = {name: change}
         if isinstance(change, dict):
             result = merged(result, change)
     return result

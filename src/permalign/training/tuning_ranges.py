@@ -19,7 +19,7 @@ Value = float | int | str | bool | None
 
 
 class Trial(Protocol):
-    """Suggests values for options, as a trial of Optuna does."""
+    """The interface of Optuna's trials, which suggest values for options."""
 
     def suggest_categorical(self, name: str, choices: Any) -> Any:
         """Suggest one of the choices."""
@@ -51,23 +51,24 @@ class Range:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse ``option=a,b,c``, ``option=low:high`` or ``option=low:high:log``; integers give an integer range."""
+        """Parse ``option=a,b,c``, ``option=low:high`` or ``option=low:high:log``; integer ends give integers."""
         option, equals, values = text.partition("=")
-        low, *rest = values.split(":")
+        low, *high_and_scale = values.split(":")
         if not (option and equals and values):
             raise SettingError(
                 f"{text!r} is not a range; expected option=a,b,c or option=low:high or option=low:high:log."
             )
-        if not rest:
+        if not high_and_scale:
             return cls(option, choices=tuple(_value(value) for value in values.split(",")))
-        ends = [_value(end) for end in (low, rest[0])]
-        if rest[1:] not in ([], ["log"]) or not all(_is_number(end) for end in ends):
+        high, *scale = high_and_scale
+        ends = [_value(end) for end in (low, high)]
+        if scale not in ([], ["log"]) or not all(_is_number(end) for end in ends):
             raise SettingError(
                 f"{text!r} is not a range; expected {option}=low:high or {option}=low:high:log, with numbers."
             )
-        if ends[0] >= ends[1] or (rest[1:] and ends[0] <= 0):
+        if ends[0] >= ends[1] or (scale and ends[0] <= 0):
             raise SettingError(f"{text!r} is an empty range; low must be below high, and above 0 for log.")
-        return cls(option, low=ends[0], high=ends[1], logarithmic=bool(rest[1:]))
+        return cls(option, low=ends[0], high=ends[1], logarithmic=bool(scale))
 
     def suggest(self, trial: Trial) -> Value:
         """Suggest a value for a trial."""
@@ -80,7 +81,7 @@ class Range:
 
 
 def _value(text: str) -> Any:
-    """Parse a number as Python does, because YAML takes 1e-4 for a string; parse anything else as YAML."""
+    """Parse a number as in Python, because 1e-4 is a string in YAML; parse anything else as YAML."""
     for kind in (int, float):
         try:
             value = kind(text)
@@ -99,11 +100,11 @@ def _is_number(value: object) -> bool:
 
 
 def default_ranges(options: RunOptions) -> list[str]:
-    """The default search space: ranges of those options that the model has.
+    """The default search space, restricted to the options that the model has.
 
-    As in the paper: embeddings of 128 to 512, one or two layers of 128 to 512 units, dropout of the decoder from 0.1 to
-    0.9, label smoothing of 0 or 0.1, Gumbel temperatures of 0.1 to 10. In addition: the learning rate, the sizes and
-    dropout of the reorderer, and the first steps that update only the reorderer.
+    The following ranges are those of the ReMoto paper: embeddings of size 128 to 512, one or two layers of 128 to 512
+    units, decoder dropout from 0.1 to 0.9, label smoothing of 0 or 0.1, and Gumbel temperatures from 0.1 to 10. The
+    search space also has the learning rate, sizes and dropout of the reorderer, and ``training.reorderer_first``.
     """
     reorderer, head = options.model.reorderer, options.model.head
     ranges = ["training.learning_rate=0.0003:0.005:log", "model.head.label_smoothing=0.0,0.1"]
