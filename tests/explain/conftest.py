@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import threading
-import time
+from urllib.request import Request, urlopen
 
 import pytest
 import torch
@@ -83,9 +83,14 @@ def address(exact_run, ssnt_run):
     server = uvicorn.Server(configuration(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    body = json.dumps({"run": "exact", "sentence": "a"}).encode()
+    first = Request(f"{address}api/explain", body, {"content-type": "application/json"})
+    with urlopen(
+        first, timeout=120
+    ) as answer:  # a browser does not wait as long as it takes to start a worker
+        assert answer.status == 200
+    yield address
     server.should_exit = True
     thread.join(10)
     listening.close()

@@ -41,13 +41,14 @@ def serve(
     max_length: Annotated[
         int, typer.Option(help="Largest number of words in a sentence.", min=1, max=500)
     ] = 60,
+    workers: Annotated[int, typer.Option(help="The number of processes that run models.", min=1, max=64)] = 2,
 ) -> None:
     """Serve the explorer until interrupted."""
     _require_extra()
     from permalign.explain.server.listening import bind, listen
 
     listener = bind(host, port)  # before models are loaded, so that a port in use is reported at once
-    application = _build_application(runs, max_length, tuple(allow_host or ()))
+    application = _build_application(runs, max_length, workers, tuple(allow_host or ()))
 
     def ready(address: str) -> None:
         typer.echo(f"permalign: the explorer is at {address} (stop it with Ctrl-C)", err=True)
@@ -64,9 +65,11 @@ def _require_extra() -> None:
         raise PermalignError(f'permalign serve needs {error.name}: pip install "permalign[serve]".') from None
 
 
-def _build_application(runs: list[Path], max_length: int, allowed_hosts: tuple[str, ...]) -> "ASGIApp":
+def _build_application(
+    runs: list[Path], max_length: int, workers: int, allowed_hosts: tuple[str, ...]
+) -> "ASGIApp":
     from permalign.explain.server.application import application
     from permalign.explain.server.limits import Limits
     from permalign.explain.server.served_runs import find_runs
 
-    return application(find_runs(runs), Limits(max_length=max_length), allowed_hosts)
+    return application(find_runs(runs), Limits(max_length=max_length, num_workers=workers), allowed_hosts)

@@ -1,16 +1,26 @@
 """What the server answers, what it refuses, and that it survives both."""
 
 import json
+import socket
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
+from tests.explain.server.fake_worker import COMMAND
 
 from permalign.explain import compare, explain, sample
+from permalign.explain.server.answers import answer_job
 from permalign.explain.server.application import application
 from permalign.explain.server.limits import Limits
-from permalign.explain.server.served_runs import find_runs
+from permalign.explain.server.listening import bind, configuration
+from permalign.explain.server.served_runs import ModelCache, find_run, find_runs
+from permalign.explain.server.worker_messages import Job
 
 GENEROUS = Limits(burst=10_000)
 SENTENCE = "a b c d"
@@ -106,7 +116,8 @@ def test_what_is_not_a_request_is_refused(client, body):
 
 
 def test_large_bodies_without_a_declared_length_are_refused(client):
-    answer = client.post("/api/explain", content=(b"x" * 1000 for _ in range(100)))
+    body = (b"x" * 1000 for _ in range(100))
+    answer = client.post("/api/explain", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 413
 
 
@@ -169,9 +180,68 @@ def test_openapi_describes_the_whole_api(client):
     assert 'id="Trace"' in docs
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8000",
+        "localhost.evil.example",
+        "",
+        "127.0.0.1:8000@evil.example",
+        "localhost:8000@evil.example",
+        "user@localhost",
+        "127.0.0.1:",
+        "localhost:80a",
+        "localhost:8000:8000",
+        "localhost/",
+        "[::1",
+        "::1",
+        "[localhost]",
+    ],
+)
 def test_other_host_names_are_refused(client, host):
     assert client.get("/", headers={"host": host}).status_code == 421
+
+
+def test_two_host_names_are_refused(client):
+    headers = [("host", "localhost"), ("host", "evil.example")]
+    assert client.get("/", headers=headers).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        None,
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonx",
+    ],
+)
+def test_requests_that_are_not_declared_as_json_are_refused(client, content_type):
+    body = json.dumps({"run": "exact", "sentence": SENTENCE})
+    headers = {} if content_type is None else {"content-type": content_type}
+    answer = client.post("/api/explain", content=body, headers=headers)
+    assert answer.status_code == 415
+    assert "application/json" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://[", "https://localhost.evil.example"]
+)
+def test_requests_from_other_sites_are_refused(client, origin):
+    body = {"run": "exact", "sentence": SENTENCE}
+    answer = client.post("/api/explain", json=body, headers={"host": "localhost:8000", "origin": origin})
+    assert answer.status_code == 403
+
+
+def test_requests_from_our_own_page_are_answered(client):
+    body = {"run": "exact", "sentence": SENTENCE}
+    headers = {"host": "localhost:8000", "origin": "http://localhost:8000"}
+    assert client.post("/api/explain", json=body, headers=headers).status_code == 200
+    headers = {"content-type": "application/json; charset=utf-8"}
+    assert client.post("/api/explain", content=json.dumps(body), headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["localhost:9", "127.0.0.1", "[::1]:8000", "10.0.0.7:80"])
@@ -194,34 +264,106 @@ def test_a_flood_is_told_to_wait(runs):
         assert client.get("/").status_code == 200  # the page itself still comes
 
 
-def test_an_internal_error_is_answered_without_its_details(runs, monkeypatch):
-    def broken(*_, **__):
-        raise RuntimeError("secret detail")
-
-    monkeypatch.setattr("permalign.explain.server.application.explain", broken)
-    app = application(runs, GENEROUS)
+@contextmanager
+def fake_client(runs, **limits):
+    """A client of a server whose workers do what the sentence says; see `fake_worker`."""
+    app = application(runs, replace(GENEROUS, **limits), command=COMMAND)
     with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
-        answer = post(client)
-        assert answer.status_code == 500
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("sentence", "status", "reason"),
+    [
+        ("fail", 500, "The server failed; its own output says why."),
+        ("die", 503, "ended, perhaps for lack of memory; try a shorter sentence."),
+        ("allocate", 503, "more memory than a request may use; try a shorter sentence."),
+        ("sleep 600", 503, "took too long; try a shorter sentence."),
+    ],
+)
+def test_what_goes_wrong_in_a_worker_is_answered_without_its_details(runs, sentence, status, reason):
+    if sentence == "allocate" and sys.platform != "linux":
+        pytest.skip("only Linux enforces the limit")
+    with fake_client(runs, timeout_seconds=3.0, num_workers=1) as client:
+        answer = post(client, sentence=sentence)
+        assert answer.status_code == status
+        assert answer.json()["error"].endswith(reason)
         assert "secret" not in answer.text
         assert client.get("/api/runs").status_code == 200
+        assert post(client, sentence="answer").status_code == 200
 
 
-def test_a_slow_answer_does_not_stop_the_others(runs, monkeypatch):
-    release = threading.Event()
+def test_a_slow_answer_does_not_stop_the_others(runs):
+    with fake_client(runs, timeout_seconds=6.0, max_pending=2) as client, ThreadPoolExecutor(1) as thread:
+        slow = thread.submit(post, client, sentence="sleep 600")
+        quick = [post(client, sentence=f"answer {number}").status_code for number in range(3)]
+        assert quick == [200] * 3
+        assert not slow.done()
+        assert slow.result().status_code == 503
 
-    def slow(*_, **__):
-        release.wait(10)
-        raise ValueError("late")
 
-    monkeypatch.setattr("permalign.explain.server.application.explain", slow)
-    with client_of(runs, Limits(timeout_seconds=0.5, max_pending=1, burst=200)) as client:
-        answers = [post(client) for _ in range(4)]
-        assert {answer.status_code for answer in answers} == {503, 429}
-        assert client.get("/api/runs").status_code == 200
-        release.set()
-        monkeypatch.undo()
-        deadline = time.monotonic() + 5
-        while (status := post(client).status_code) != 200 and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert status == 200
+def test_the_same_request_is_answered_once(runs):
+    with fake_client(runs) as client:
+        first, again, other = (
+            post(client, sentence=text).json() for text in ("answer", "answer", "answer 2")
+        )
+        assert first == again == other  # of the same process
+        assert post(client, sentence="die").status_code == 503
+        assert post(client, sentence="answer").json() == first  # remembered
+        assert post(client, sentence="answer 3").json() != first
+
+
+@contextmanager
+def listening(app):
+    """The port of an application that is served by a thread."""
+    listener = bind("127.0.0.1", 0)
+    server = uvicorn.Server(configuration(app))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listener.close()
+        assert not thread.is_alive()
+
+
+def send(port, sentence):
+    """Send a request, and return the connection."""
+    body = json.dumps({"run": "exact", "sentence": sentence}).encode()
+    connection = socket.create_connection(("127.0.0.1", port), timeout=30)
+    head = f"POST /api/explain HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+    return connection
+
+
+def test_work_ends_when_its_client_is_gone(runs):
+    app = application(runs, replace(GENEROUS, num_workers=1, timeout_seconds=600.0), command=COMMAND)
+    with listening(app) as port:
+        abandoned = send(port, "sleep 600")
+        time.sleep(0.5)
+        abandoned.close()
+        with send(port, "answer") as connection:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def test_a_server_that_stops_does_not_wait_for_its_workers(runs, capfd):
+    app = application(runs, replace(GENEROUS, timeout_seconds=600.0), command=COMMAND)
+    with listening(app) as port:
+        waiting = send(port, "sleep 600")
+        time.sleep(0.5)
+    with waiting:
+        assert b"The server was stopped." in waiting.recv(4096)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("operation", ["explain", "predict", "svg"])
+def test_answers_that_cost_too_much_are_refused_before_they_are_computed(exact_run, operation):
+    models = ModelCache({"exact": find_run(exact_run, "exact")})
+    sentence = {"sentences": [SENTENCE]} if operation == "predict" else {"sentence": SENTENCE}
+    request = {"run": "exact", **sentence}
+    refused = answer_job(Job(operation, request), models, Limits(max_operations=10))
+    assert refused.status == 422
+    assert b"Sentences of up to 1 words can be answered" in refused.body
+    assert answer_job(Job(operation, request), models, Limits()).status == 200

@@ -13,6 +13,9 @@ class Limits:
         max_sentences: how many sentences one request for predictions may contain.
         max_samples: how many samples one request may ask for.
         max_body_bytes: the largest size of a request's body.
+        max_operations: how many operations the exact sums behind an answer may take, estimated before they begin.
+        max_memory_bytes: how much memory a worker process may allocate for one answer.
+        num_workers: how many processes run models.
         timeout_seconds: how long a client waits for an answer at most, the time in the queue included.
         max_pending: how many requests may wait for a model at the same time.
         burst: how many requests to the API a client may send at once.
@@ -24,7 +27,10 @@ class Limits:
     max_sentences: int = 16
     max_samples: int = 16
     max_body_bytes: int = 65_536
+    max_operations: float = 2e10  # a few seconds on one core
+    max_memory_bytes: int = 2 * 2**30
+    num_workers: int = 2
     timeout_seconds: float = 20.0
-    max_pending: int = 12
-    burst: float = 40.0
-    requests_per_second: float = 5.0
+    max_pending: int = 128
+    burst: float = 200.0
+    requests_per_second: float = 100.0

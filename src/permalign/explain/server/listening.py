@@ -38,7 +38,7 @@ def configuration(app: ASGIApp) -> uvicorn.Config:
         server_header=False,
         limit_concurrency=200,  # connections beyond these are answered with status 503
         timeout_keep_alive=5,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=1,
     )
 
 

@@ -1,7 +1,10 @@
 """Checks that every request passes before it reaches the application, and headers that every answer carries."""
 
+import asyncio
 import ipaddress
+import re
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -9,6 +12,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from permalign.explain.server.rate_limit import RateLimiter, TooManyRequestsError
+
+HOST = re.compile(r"(?:(?P<name>[a-z0-9._-]+)|\[(?P<address>[0-9a-f:.]+)\])(?::[0-9]{1,5})?")
+"""A host name or IP address, in brackets if it has colons, and perhaps a port."""
 
 CONTENT_SECURITY_POLICY = "; ".join(
     [
@@ -69,17 +75,95 @@ class HostCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it with status 421."""
-        if scope["type"] == "http" and not self._is_allowed(Headers(scope=scope).get("host", "")):
+        if scope["type"] == "http" and not self._is_allowed(Headers(scope=scope).getlist("host")):
             reason = "This server does not answer to that host name. Start it with --allow-host if it should."
             await _error_response(421, reason)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _is_allowed(self, host: str) -> bool:
-        host = host.lower()
-        name = host if host.endswith("]") else host.rsplit(":", 1)[0]  # without the port
-        name = name.strip("[]")
-        return name in self._allowed_hosts or _is_ip_address(name)
+    def _is_allowed(self, hosts: Sequence[str]) -> bool:
+        """Return whether there is exactly one host, and it is known."""
+        found = HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
+        if found is None:
+            return False
+        address = found["address"]
+        return found["name"] in self._allowed_hosts or _is_ip_address(
+            found["name"] if address is None else address
+        )
+
+
+class SameSite:
+    """Refuses requests that a page of another site may have sent, all of which a browser would send without asking.
+
+    What a request asks for must be declared as JSON: a page of another site may send that only if we allow it when the
+    browser asks us first, which we never do. Frameworks differ in what they make of a body of another type, or of none.
+    A request that says which site it comes from must come from ours.
+
+    Args:
+        app: the application behind the check.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it with status 403 or 415."""
+        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+            headers = Headers(scope=scope)
+            if _is_foreign(headers.get("origin"), headers.get("host", "")):
+                await _error_response(403, "This request comes from another site.")(scope, receive, send)
+                return
+            media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if media_type != "application/json":
+                reason = "A request has to be JSON: send it with the header Content-Type: application/json."
+                await _error_response(415, reason)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class CancelOnDisconnect:
+    """Cancels the work for a request when its client is gone, or when the server stops.
+
+    Args:
+        app: the application, whose work is cancelled.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and listen to the client while the application works."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        messages: asyncio.Queue[Message] = asyncio.Queue(1)
+        answered = False
+
+        async def listen() -> None:
+            """Hand messages on; after the body, the only one to come is that the client is gone."""
+            while (message := await receive())["type"] != "http.disconnect":
+                await messages.put(message)
+            if not answered:
+                work.cancel()
+            await messages.put(message)
+
+        async def send_and_notice(message: Message) -> None:
+            nonlocal answered
+            answered = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        work = asyncio.create_task(_call(self._app, scope, messages.get, send_and_notice))
+        listening = asyncio.create_task(listen())
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:  # the server stops
+            work.cancel()
+            await _error_response(503, "The server was stopped.")(scope, receive, send)
+            return
+        finally:
+            listening.cancel()
+        if not work.cancelled():
+            work.result()
 
 
 class RateLimit:
@@ -132,6 +216,20 @@ class BodyLimit:
             return message
 
         await self._app(scope, receive_within_limit, send)
+
+
+async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await app(scope, receive, send)
+
+
+def _is_foreign(origin: str | None, host: str) -> bool:
+    """Return whether a request comes from a page of another host; ports are left out, because a proxy may hide them."""
+    if origin is None:
+        return False
+    try:
+        return urlsplit(origin).hostname != urlsplit(f"//{host}").hostname
+    except ValueError:
+        return True
 
 
 def _is_ip_address(name: str) -> bool:

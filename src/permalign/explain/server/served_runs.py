@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from filecmp import cmp
 from itertools import islice
 from pathlib import Path
-from threading import Lock
 
 from permalign.errors import DataError
-from permalign.explain.trace.explain import compare, explain
 from permalign.models.base import Model
 from permalign.models.build_model import load_model
 from permalign.models.saving import CONFIG, WEIGHTS
 
 BEST = "best"
+
+
+class UnknownModelError(LookupError):
+    """There is no run, or no checkpoint, of that name; the message is sent to the client."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,6 @@ def load_from_folder(folder: Path) -> Model:
 def find_run(folder: Path, name: str) -> ServedRun:
     """Find the models in a run's folder; the best one is loaded once, to see that it works."""
     model = load_from_folder(folder)
-    explain(model, "a b c")  # whatever is compiled or loaded for the first sentence is compiled now
-    compare(model, "a b c")
     options = model.primary.options
     checkpoints = sorted(
         path
@@ -126,26 +126,24 @@ class ModelCache:
         self.runs = runs
         self._max_models = max_models
         self._models: OrderedDict[tuple[str, str], Model] = OrderedDict()
-        self._lock = Lock()
 
     def get(self, run: str, checkpoint: str = BEST) -> Model:
         """Return a model; only the names of runs and checkpoints that were found at the start are accepted.
 
         Raises:
-            LookupError: there is no such run, or no such checkpoint.
+            UnknownModelError: there is no such run, or no such checkpoint.
         """
         if run not in self.runs:
-            raise LookupError(f"there is no run of that name; choose one of {', '.join(self.runs)}.")
+            raise UnknownModelError(f"there is no run of that name; choose one of {', '.join(self.runs)}.")
         models = self.runs[run].models
         if checkpoint not in models:
-            raise LookupError(
+            raise UnknownModelError(
                 f"there is no checkpoint of that name in {run}; choose one of {', '.join(models)}."
             )
-        with self._lock:
-            key = (run, checkpoint)
-            if key not in self._models:
-                self._models[key] = load_from_folder(models[checkpoint])
-            self._models.move_to_end(key)
-            while len(self._models) > self._max_models:
-                self._models.popitem(last=False)
-            return self._models[key]
+        key = (run, checkpoint)
+        if key not in self._models:
+            self._models[key] = load_from_folder(models[checkpoint])
+        self._models.move_to_end(key)
+        while len(self._models) > self._max_models:
+            self._models.popitem(last=False)
+        return self._models[key]

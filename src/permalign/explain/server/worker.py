@@ -1,63 +1,99 @@
-"""The thread that runs the models, with a short queue in front of it."""
+"""One worker process, as the server sees it: started when it is needed, asked, and killed."""
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+import json
+import sys
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
 
-from permalign.explain.server.rate_limit import TooManyRequestsError
+from permalign.explain.server.worker_messages import READY, Answer, Job
 
-Result = TypeVar("Result")
-
-
-class AnswerTimeoutError(Exception):
-    """An answer took longer than a client may wait."""
+MODULE = "permalign.explain.server.worker_process"
 
 
-class ModelWorker:
-    """One thread for all requests, with a limit on how many wait and how long each of them waits.
+class WorkerDiedError(Exception):
+    """A worker process ended before it had answered."""
 
-    Models share the threads of torch, so answering two sentences at the same time would only slow down both. A job
-    that takes too long ends in an `AnswerTimeoutError`, but still counts as pending until the thread is done with it.
+
+def worker_command() -> list[str]:
+    """Return the command that starts a worker process, which imports modules from where this process does."""
+    program = f"import sys; sys.path[:] = {sys.path!r}; from {MODULE} import main; main()"
+    return [sys.executable, "-c", program]
+
+
+class Worker:
+    """A process that answers one job at a time.
 
     Args:
-        max_pending: how many jobs may run or wait at the same time.
-        timeout_seconds: how long a job may take, the time in the queue included.
+        command: the command that starts the process.
+        settings: the first line that the process reads.
     """
 
-    def __init__(self, max_pending: int, timeout_seconds: float) -> None:
-        self._max_pending, self._timeout_seconds = max_pending, timeout_seconds
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="permalign-explorer")
-        self._pending = 0
+    def __init__(self, command: Sequence[str], settings: bytes) -> None:
+        self._command, self._settings = command, settings
+        self._process: Process | None = None
 
-    async def run(self, job: Callable[[], Result]) -> Result:
-        """Run a job in the thread and return its result; an error of the job is raised here.
+    @property
+    def is_running(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None
+
+    async def start(self) -> Process:
+        """Start the process, unless it runs, and wait until it is ready.
 
         Raises:
-            TooManyRequestsError: too many jobs are pending.
-            AnswerTimeoutError: the job was not done in time.
+            WorkerDiedError: the process ended before that.
         """
-        if self._pending >= self._max_pending:
-            raise TooManyRequestsError(1.0)
-        loop = asyncio.get_running_loop()
-        self._pending += 1
-        future = self._thread.submit(job)
-        future.add_done_callback(lambda _: _call_in_loop(loop, self._finish))
+        if self._process is None:
+            # in a session of its own: Ctrl-C is for the server, which then ends its workers
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
+            )
+            try:
+                to_process, from_process = _pipes(process)
+                to_process.write(self._settings)
+                if await from_process.readline() != READY:
+                    raise WorkerDiedError
+            except BaseException:
+                await _end(process)
+                raise
+            self._process = process
+        return self._process
+
+    async def answer(self, job: Job) -> Answer:
+        """Let the process answer a job; if this is cancelled, the process is killed."""
+        to_process, from_process = _pipes(await self.start())
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self._timeout_seconds)
-        except TimeoutError:
-            future.cancel()
-            raise AnswerTimeoutError from None
+            to_process.write(job.to_line())
+            header = await from_process.readline()
+            if not header:
+                raise WorkerDiedError
+            status, media_type, size = json.loads(header)
+            return Answer(status, media_type, await from_process.readexactly(size))
+        except BaseException as error:
+            await self.kill()
+            if isinstance(error, OSError | asyncio.IncompleteReadError):
+                raise WorkerDiedError from None
+            raise
 
-    def _finish(self) -> None:
-        self._pending -= 1
+    async def kill(self) -> None:
+        """End the process, whatever it is computing; the next job starts another one."""
+        process, self._process = self._process, None
+        if process is not None:
+            await _end(process)
 
-    def close(self) -> None:
-        """Accept no more jobs, and drop those that have not begun."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+
+def _pipes(process: Process) -> tuple[StreamWriter, StreamReader]:
+    """Return the standard input and the standard output of a process."""
+    if process.stdin is None or process.stdout is None:
+        raise AssertionError("the process was started with pipes")
+    return process.stdin, process.stdout
 
 
-def _call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Call a function in the event loop's own thread, unless the server has already stopped."""
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(call)
+async def _end(process: Process) -> None:
+    """Kill a process, and wait until the system has forgotten it."""
+    with suppress(ProcessLookupError):  # it has ended by itself
+        process.kill()
+    await process.communicate()
