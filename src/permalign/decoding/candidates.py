@@ -118,7 +118,9 @@ def log_mean_exp(log_likelihoods: Sequence[Tensor]) -> Tensor:
 def _scores(candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood) -> list[float]:
     """The log-likelihoods of all candidates, sentence by sentence."""
     device = batch.source.device
-    pairs = [(row, candidate.tokens) for row, some in enumerate(candidates) for candidate in some]
+    pairs = [
+        (row, candidate.tokens) for row, of_sentence in enumerate(candidates) for candidate in of_sentence
+    ]
     scores: list[float] = []
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         chunk = pairs[start : start + PAIRS_AT_ONCE]

@@ -16,7 +16,7 @@ AllowedWords = Callable[[tuple[str, ...]], Sequence[str]]
 
 
 class Constraint(Protocol):
-    """Decides token by token. Its states are small values that a search keeps with its hypotheses."""
+    """Decides which tokens may follow a prefix, by a state that a search keeps with each of its prefixes."""
 
     def start(self) -> object:
         """The state before the first token."""
@@ -31,8 +31,8 @@ class Constraint(Protocol):
 
         Args:
             state: the state after the tokens so far.
-            left: how many tokens may still come before the end.
-            exactly: whether just so many must come.
+            left: how many tokens may still be written before the end.
+            exactly: whether exactly that many must be written.
         """
         ...
 

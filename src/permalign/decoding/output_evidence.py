@@ -43,11 +43,11 @@ def find_evidence(
         lengths: ``(batch,)``, the lengths of the sentences.
         summed: whether the likelihood is summed over all orders.
     """
-    found_in = {row: one.derivation for row, one in enumerate(outputs) if one.derivation is not None}
+    found_in = {row: output.derivation for row, output in enumerate(outputs) if output.derivation is not None}
     reordering = replace_orders(reordering, states, found_in)
-    output_lengths = torch.tensor([len(one.tokens) for one in outputs], device=lengths.device)
+    output_lengths = torch.tensor([len(output.tokens) for output in outputs], device=lengths.device)
     writable = head.supports_lengths(lengths, output_lengths).tolist()
-    rows = [row for row, one in enumerate(outputs) if one.score > -torch.inf and writable[row]]
+    rows = [row for row, output in enumerate(outputs) if output.score > -torch.inf and writable[row]]
     arguments = head, reordering, lengths, rows, [outputs[row].tokens for row in rows]
     derivations = _derivations_of_outputs(states, *arguments) if summed else {}
     segments = {} if derivations else _segments_of_outputs(*arguments)
@@ -85,10 +85,10 @@ def _derivations_of_outputs(
         return {}
     index = torch.tensor(rows, device=states.device)
     target, target_lengths = (tensor.to(states.device) for tensor in pad(outputs))
-    found = head.derivations_over_orders(
+    derivations = head.derivations_over_orders(
         reordering.distribution.select(index), states[index], lengths[index], target, target_lengths
     )
-    return {} if found is None else dict(zip(rows, found, strict=True))
+    return {} if derivations is None else dict(zip(rows, derivations, strict=True))
 
 
 def _segments_of_outputs(
@@ -104,5 +104,5 @@ def _segments_of_outputs(
     states = reordering.states
     index = torch.tensor(rows, device=states.device)
     target, target_lengths = (tensor.to(states.device) for tensor in pad(outputs))
-    found = head.segments(states[index], lengths[index], target, target_lengths, reordering.order[index])
-    return {} if found is None else {row: tuple(some) for row, some in zip(rows, found, strict=True)}
+    segments = head.segments(states[index], lengths[index], target, target_lengths, reordering.order[index])
+    return {} if segments is None else dict(zip(rows, map(tuple, segments), strict=True))

@@ -64,9 +64,9 @@ def search_over_orders(
     ]
     orders += others
     decoder = head.decoder(reordered, leaves)
-    found = search(decoder, [max_lengths[row] for row, _ in orders], n_best=beam)
+    searches = search(decoder, [max_lengths[row] for row, _ in orders], n_best=beam)
     candidates: list[dict[tuple[int, ...], Candidate]] = [{} for _ in max_lengths]
-    for (row, derivation), hypotheses in zip(orders, found, strict=True):
+    for (row, derivation), hypotheses in zip(orders, searches, strict=True):
         for hypothesis in hypotheses:
             if hypothesis.score > -torch.inf:
                 candidate = Candidate(hypothesis.tokens, nan, derivation)
@@ -96,15 +96,15 @@ def replace_orders(reordering: Reordering, states: Tensor, derivations: dict[int
     order = reordering.order.clone()
     for row, derivation in derivations.items():
         order[row, : len(derivation.order)] = torch.tensor(derivation.order, device=order.device)
-    kept = reordering.derivations
+    unchanged = reordering.derivations
     return replace(
         reordering,
         states=take_order(states, order),
         matrix=matrix_of_order(order, states),
         order=order,
         derivations=None
-        if kept is None
-        else [derivations.get(row, derivation) for row, derivation in enumerate(kept)],
+        if unchanged is None
+        else [derivations.get(row, derivation) for row, derivation in enumerate(unchanged)],
     )
 
 

@@ -1,4 +1,4 @@
-"""An encoder that counts: running sums over all words on one side."""
+"""An encoder that can count: its states contain running sums over all words on one side."""
 
 import torch
 from torch import Tensor, nn
@@ -10,18 +10,19 @@ from permalign.shapes import Float, Int
 
 
 class PrefixSumEncoder(Encoder):
-    """The word itself, and sums over all words up to it: ``[tanh(W x_t) ; sum_{u <= t} V x_u]`` from either side.
+    """States of the word itself and of sums over all words up to it: ``[tanh(W x_t) ; sum_{u <= t} V x_u]``.
 
-    The state of an LSTM is squashed, so what it counts (open brackets, say) blurs in sentences deeper than those it
-    was trained on. A sum is not: the difference of two fenceposts of a split scorer is the sum of what stands between
-    them, the same at any depth and any length. All else that a state holds is its own word, so nothing about a longer
-    sentence is new to the layers above. O(n).
+    One half of a state is computed from left to right in this way, the other half from right to left. The state of an
+    LSTM is squashed, so what it counts (open brackets, say) becomes inexact in sentences deeper than those of training.
+    A sum stays exact: the difference of two fenceposts of a split scorer is the sum over the words between them, at any
+    depth and any length. Everything else in a state depends on its own word only, so nothing about a longer sentence is
+    new to the layers above. O(n).
 
     Args:
         input_size: the size of the embeddings.
         hidden_size: the size of the states, even; each direction has one half.
         num_sums: how many units of each half are sums; fewer than ``hidden_size / 2``.
-        dropout: dropout on the words' own units; sums are exempt, or they would not count.
+        dropout: dropout on the words' own units, but not on sums, which would no longer count.
 
     >>> encoder = PrefixSumEncoder(input_size=6, hidden_size=8, num_sums=1)
     >>> encoder(torch.randn(2, 5, 6), torch.tensor([5, 3])).shape

@@ -14,8 +14,8 @@ from permalign.shapes import Float, Int
 class TransformerEncoder(Encoder):
     """A Transformer with layer normalisation before every sublayer (Xiong et al., 2020) and sinusoidal positions.
 
-    Positions are computed, not stored, so a sentence may be longer than any seen in training. Under a split scorer
-    the two halves of a state play the roles of the two directions of a BiLSTM; the layers learn to fill them.
+    Position embeddings are computed, not stored, so a sentence may be longer than any seen in training. A split scorer
+    treats the two halves of a state as the two directions of a BiLSTM; the layers learn what to put into them.
 
     Args:
         input_size: the size of the embeddings, which a linear layer maps to `hidden_size`.

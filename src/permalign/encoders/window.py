@@ -1,4 +1,4 @@
-"""An encoder whose states see the neighbouring words and no others."""
+"""An encoder whose states depend on neighbouring words only."""
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +10,10 @@ from permalign.shapes import Float, Int
 
 
 class WindowEncoder(Encoder):
-    """The word itself, and a layer over the words around it: ``[V x_t ; relu(W [x_{t-r} .. x_{t+r}] + b)]``.
+    """States of the word itself and of the words around it: ``[V x_t ; relu(W [x_{t-r} .. x_{t+r}] + b)]``.
 
-    An LSTM tells every word about the whole sentence, so that one word can stand in for another far away, and what it
-    learns of whole sentences fails in sentences composed differently. Here a word sees its neighbours only. O(n).
+    The state of an LSTM depends on the whole sentence, so a model can learn associations with distant words that fail
+    in sentences composed differently. Here a state depends only on its word and r neighbours on each side. O(n).
 
     Args:
         input_size: the size of the embeddings.

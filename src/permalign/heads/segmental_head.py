@@ -1,4 +1,4 @@
-"""What SWAN and segments share: every source cell writes one segment of the output."""
+"""What the heads `swan` and `segments` share: every source cell writes one segment of the output."""
 
 from abc import abstractmethod
 
@@ -107,7 +107,7 @@ def enter_cells(
 ) -> tuple[Float[Tensor, "rows n sizes"], Float[Tensor, " rows"]]:
     """Let segments stop before the next token of a prefix is written. O(n (L + log n)) for each row.
 
-    A cell is entered from the one before, whose segment stops with some of the prefix or with nothing at all:
+    A cell is entered from the previous one, whose segment stops after some tokens of the prefix or after none:
 
         entered[t] = log( sum_k exp(grown[t-1,k] + stop[t-1,k]) + exp(entered[t-1] + stop[t-1,0]) )
 
@@ -118,15 +118,15 @@ def enter_cells(
             k = 1..L.
         stop: ``[t, k]``, the log-probability that the segment of cell t stops after k tokens, for k = 0..L-1. A
             segment of L tokens stops by itself.
-        first: what enters the first cell.
+        first: the log-probability that the first cell is entered now: 0 for an empty prefix, otherwise LOG_ZERO.
         lengths: the number of cells of each row.
 
     Returns:
         The log-probability of being about to write a token of cell t after k of its tokens, for k = 0..L-1; and that
         of having finished.
     """
-    left = (grown + pad(stop[..., 1:], (0, 1))).logsumexp(-1)  # (rows, n)
-    sources = torch.cat([first[:, None], left], dim=1)
+    stopped = (grown + pad(stop[..., 1:], (0, 1))).logsumexp(-1)  # (rows, n)
+    sources = torch.cat([first[:, None], stopped], dim=1)
     entered = log_recurrence(sources, pad(stop[..., 0], (1, 0)))  # (rows, n + 1)
     finished = entered.gather(1, lengths[:, None]).squeeze(1)
     return torch.cat([entered[:, :-1, None], grown[..., :-1]], dim=2), finished

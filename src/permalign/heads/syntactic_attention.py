@@ -34,8 +34,8 @@ class SyntacticAttentionHead(Head):
     """Two streams that meet only in the attention weights (Russin et al., 2019).
 
     The syntax ``h_i`` of a token is what the encoder makes of the reordered states ``x_i``; its meaning
-    ``m_i = W_m x_i`` has no context. A learned end is the last token of every sentence: its meaning is to stop. A step
-    is
+    ``m_i = W_m x_i`` has no context. A learned end token, whose meaning is to stop, is appended to every sentence. A
+    step is
 
         weights = softmax_i(s_j . W_a h_i)
         p(y_j)  = softmax(W sum_i weights_i m_i + b)

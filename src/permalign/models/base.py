@@ -143,7 +143,7 @@ class Model(
         """About how many operations it takes to rank one candidate output by exact sums; 0 where there are none."""
 
     def inverse_log_likelihood(self, batch: Batch) -> Tensor:
-        """``(batch,)``, that of every source given its target; -inf where the inverse model cannot write it."""
+        """``(batch,)``, the log-likelihood of every source given its target; -inf where it cannot be written."""
         raise ValueError(f"{type(self).__name__} has no inverse model.")
 
     @property
@@ -358,15 +358,17 @@ class Model(
         if explain:
             evidence = reading.find_evidence([first for first, *_ in best])
         return [
-            self._prediction(words, outputs, found)
-            for words, outputs, found in zip(sentences, best, evidence, strict=True)
+            self._prediction(words, outputs, of_best)
+            for words, outputs, of_best in zip(sentences, best, evidence, strict=True)
         ]
 
     def _prediction(
         self, sentence: Sequence[str], outputs: Sequence[Candidate], evidence: Evidence | None
     ) -> Prediction:
         """The best output with the others as its alternatives."""
-        best, *others = (Prediction(self.target.decode(one.tokens), one.score) for one in outputs)
+        best, *others = (
+            Prediction(self.target.decode(candidate.tokens), candidate.score) for candidate in outputs
+        )
         explanation = None
         if evidence is not None:
             source, target = (

@@ -71,8 +71,12 @@ class Ensemble(Model):
     def find_training_problem(self, example: Example) -> TrainingProblem | None:
         """Why some member cannot learn from an example; None if all can."""
         problems = [member.find_training_problem(example) for member in self._models()]
-        found = [problem for problem in problems if problem is not None]
-        return min(found, key=lambda problem: problem.only_inverse, default=None)
+        # a problem that keeps an example from being used at all comes before one of an inverse model
+        return min(
+            (problem for problem in problems if problem is not None),
+            key=lambda problem: problem.only_inverse,
+            default=None,
+        )
 
     def independent_parameters(self) -> list[list[nn.Parameter]]:
         """The groups of all members, one member after the other."""
@@ -198,9 +202,9 @@ def _where_writable(
         return log_likelihood(pairs) if rows is None else log_likelihood(rows, pairs)
     if not bool(writable.any()):
         return torch.full(writable.shape, -torch.inf, device=writable.device)
-    chosen = pairs.select(writable)
-    found = log_likelihood(chosen) if rows is None else log_likelihood(rows[writable], chosen)
-    return found.new_full(writable.shape, -torch.inf).masked_scatter(writable, found)
+    selected = pairs.select(writable)
+    values = log_likelihood(selected) if rows is None else log_likelihood(rows[writable], selected)
+    return values.new_full(writable.shape, -torch.inf).masked_scatter(writable, values)
 
 
 def _require_fit(members: Sequence[Model]) -> None:

@@ -40,10 +40,10 @@ class InverseModel(Model):
 
     def __init__(self, direct: Transducer, inverse: Transducer, weight: float = 1.0) -> None:
         super().__init__()
-        for name, part in (("direct", direct), ("inverse", inverse)):
-            if not isinstance(part, Transducer):
+        for name, model in (("direct", direct), ("inverse", inverse)):
+            if not isinstance(model, Transducer):
                 raise ValueError(
-                    f"{name} is of the type {type(part).__name__}, but must be a Transducer. For several models with "
+                    f"{name} is of the type {type(model).__name__}, but must be a Transducer. For several models with "
                     "inverses, make an Ensemble of InverseModels."
                 )
         if (inverse.source, inverse.target) != (direct.target, direct.source):
@@ -121,8 +121,9 @@ class InverseModel(Model):
         writable = self._invertible(batch)
         if not bool(writable.any()):
             return torch.full(writable.shape, -torch.inf, device=writable.device)
-        found = self.inverse.log_likelihood(batch.select(writable).swap_sides())
-        return found.new_full(writable.shape, -torch.inf).masked_scatter(writable, found)
+        log_likelihood = self.inverse.log_likelihood(batch.select(writable).swap_sides())
+        everywhere = log_likelihood.new_full(writable.shape, -torch.inf)
+        return everywhere.masked_scatter(writable, log_likelihood)
 
     @property
     def primary(self) -> Transducer:

@@ -189,19 +189,22 @@ def _build_described(name: str, folder: str, hub: Mapping[str, Any]) -> HuggingF
     if Path(name).is_dir():
         home = config_path.parent.parent
         require_unchanged(home, [file for file in read_checksums(home) if file.startswith(f"{folder}/")])
-    place: dict[str, Any] = {"pretrained_model_name_or_path": config_path.parent, "trust_remote_code": False}
+    location: dict[str, Any] = {
+        "pretrained_model_name_or_path": config_path.parent,
+        "trust_remote_code": False,
+    }
     if not Path(name).is_dir():
         known = {key: hub[key] for key in HUB if key in hub}
-        place |= {"pretrained_model_name_or_path": name, "subfolder": folder, **known}
+        location |= {"pretrained_model_name_or_path": name, "subfolder": folder, **known}
     try:
-        config = AutoConfig.from_pretrained(**place)
+        config = AutoConfig.from_pretrained(**location)
         untyped: Any = AutoModel
         model = untyped.from_config(config, trust_remote_code=False)
         if [type(model).__name__] != config.architectures:
             model = model.get_encoder()
         if not config.permalign_pooler:
             model.pooler = None
-        tokenizer = AutoTokenizer.from_pretrained(add_prefix_space=True, **place)
+        tokenizer = AutoTokenizer.from_pretrained(add_prefix_space=True, **location)
         return HuggingFaceEncoder(model, tokenizer, config.permalign_pooling).float()
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(f"does not describe a pretrained encoder: {error}", config_path.parent) from error
@@ -210,12 +213,12 @@ def _build_described(name: str, folder: str, hub: Mapping[str, Any]) -> HuggingF
 def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
     folder = Path(name)
     if folder.is_dir():
-        found = [path for path in (folder / file, folder / "model" / file) if path.is_file()]
-        if not found:
+        paths = [path for path in (folder / file, folder / "model" / file) if path.is_file()]
+        if not paths:
             raise DataError(
                 f"has no {file}; expected a folder that save_pretrained or a training run wrote.", name
             )
-        return found[0]
+        return paths[0]
     try:
         return Path(hf_hub_download(name, file, **{key: hub[key] for key in HUB if key in hub}))
     except Exception as error:  # the hub raises many kinds of errors, and all mean that the file is not there
@@ -241,7 +244,11 @@ def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:
             path,
         )
     members = record.get("members", [record.get("options")])
-    if not isinstance(members, list) or not members or not all(isinstance(one, dict) for one in members):
+    if (
+        not isinstance(members, list)
+        or not members
+        or not all(isinstance(member, dict) for member in members)
+    ):
         raise DataError("lacks the options of the model.", path)
     if len(members) > MAX_COUNT:
         raise DataError(f"describes {len(members)} members, but an ensemble has at most {MAX_COUNT}.", path)
@@ -249,7 +256,7 @@ def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:
         return _read_first_format(members[0], path)
     if record.get("kind") not in ("Transducer", "InverseModel", "Ensemble"):
         raise DataError(f"describes a model of the unknown kind {excerpt(record.get('kind'))}.", path)
-    return record["kind"], [ModelOptions.parse(one) for one in members]
+    return record["kind"], [ModelOptions.parse(member) for member in members]
 
 
 def _read_first_format(values: Mapping[str, Any], path: Path) -> tuple[str, list[ModelOptions]]:

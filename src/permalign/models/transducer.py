@@ -120,9 +120,9 @@ class Transducer(Model):
 
     def keep_only_reorderer_gradients(self) -> None:
         """Drop the gradients of everything but the reorderer."""
-        kept = {id(parameter) for parameter in self.reorderer.parameters()}
+        of_reorderer = {id(parameter) for parameter in self.reorderer.parameters()}
         for parameter in self.parameters():
-            if id(parameter) not in kept:
+            if id(parameter) not in of_reorderer:
                 parameter.grad = None
 
     # --- Likelihood -------------------------------------------------------------------------------------------
@@ -252,8 +252,11 @@ class TransducerReading(Reading):
             return search_over_orders(
                 head, self.reordering, self.states, lengths, search, max_lengths, settings.beam
             )
-        found = search(head.decoder(self.reordering.states, lengths), max_lengths, n_best=count)
-        return [[Candidate(one.tokens, one.score) for one in hypotheses] for hypotheses in found]
+        searches = search(head.decoder(self.reordering.states, lengths), max_lengths, n_best=count)
+        return [
+            [Candidate(hypothesis.tokens, hypothesis.score) for hypothesis in hypotheses]
+            for hypotheses in searches
+        ]
 
     def log_likelihood(self, rows: Tensor, pairs: Batch) -> Tensor:
         """``(pairs,)``, the exact log-likelihood of each target given the sentence of its row."""

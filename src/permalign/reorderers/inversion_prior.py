@@ -34,8 +34,8 @@ class InversionPrior(NamedTuple):
 def inversion_penalty(marginals: Float[Tensor, "batch splits 2"], rate: float) -> Float[Tensor, ""]:
     """The cross-entropy between the expected rate of inversions and the model's, over a whole batch.
 
-        found = sum of the inverted rules' marginals / sum of all rules' marginals
-        penalty = -rate log found - (1 - rate) log(1 - found)
+        share = sum of the inverted rules' marginals / sum of all rules' marginals
+        penalty = -rate log share - (1 - rate) log(1 - share)
 
     Every span counts by its probability of being a constituent, so spans that no tree has do not matter, nor does
     padding, whose marginals are zero. The penalty is zero if no sentence has a split.

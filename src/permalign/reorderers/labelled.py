@@ -45,10 +45,9 @@ class LabelGrammar(nn.Module):
 class LabelledReorderer(TreeReorderer):
     """Reorders by a global grammar over latent labels; a word's label scores depend on the word or its encoding.
 
-    A separable reorderer must read from its encoder all that a rule should know, and encoders do not extrapolate to
-    deeper sentences. Here trees remember: a rule's score depends on the labels of the node and of its two children,
-    and on nothing else, so that what holds at one depth holds at all. With ``features="token"`` and no split scores
-    there is no encoder at all.
+    The rules of a separable reorderer depend on the states of an encoder, and encoders do not extrapolate to deeper
+    sentences. Here a rule's score depends only on the labels of a node and of its two children, so that what is learned
+    at one depth holds at any depth. With ``features="token"`` and no split scores there is no encoder at all.
 
     Objectives and decodings are those of `TreeReorderer`; inside sums are O(n^3 K^2 + n^2 K^3), matrices and exact
     tagging likelihoods O(n^4 K^2 + n^3 K^3).

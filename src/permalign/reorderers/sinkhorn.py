@@ -19,8 +19,8 @@ class SinkhornReorderer(Reorderer):
         score(position, token) = query(state of the position) . key(state of the token)
         M = sinkhorn((score + Gumbel noise) / temperature)
 
-    A position's state is that of the word which stands there in the source. Noise is added in training only; a lower
-    temperature brings the matrix nearer to a single permutation. Any permutation can be learned, separable or not.
+    The state of a position is that of the source word at this position. Noise is added in training only; a lower
+    temperature brings the matrix closer to a single permutation. Any permutation can be learned, separable or not.
     O(n^2 (hidden_size + num_iterations)).
 
     Args:

@@ -24,10 +24,9 @@ class SplitScorer(nn.Module):
 
         relu( -L_i  +  (L_j - R_j + bias)  +  R_k )
 
-    Two projections of n + 1 fenceposts replace O(n^3) rows; what remains is elementwise and fused into one kernel
-    that recomputes hidden states in its backward pass. O(n input_size hidden_size + n^3 hidden_size) time,
-    O(n hidden_size + n^3) memory.
-    Dropout is drawn independently for every split and hidden unit.
+    So two projections of n + 1 fenceposts replace one of O(n^3) pairs of spans. What remains is elementwise, and fused
+    into one kernel that recomputes hidden states in its backward pass. O(n input_size hidden_size + n^3 hidden_size)
+    time, O(n hidden_size + n^3) memory. Dropout is drawn independently for every split and hidden unit.
 
     Args:
         input_size: the size of the states; the first half is the forward LSTM's, the second half the backward one's.

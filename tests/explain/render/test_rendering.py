@@ -113,7 +113,7 @@ def test_ways_to_decode_are_side_by_side_where_they_differ(undecided, exact_mode
 
 
 @pytest.mark.parametrize(("reorderer", "head"), PAIRS)
-def test_every_account_is_a_picture_and_a_page(reorderer, head):
+def test_every_trace_is_a_picture_and_a_page(reorderer, head):
     trace = explain(make(reorderer, head), "a b c d")
     root = parsed(trace)
     assert len(classes(root, "word")) == (8 if trace.order is not None else 4)

@@ -1,1 +1,1 @@
-"""What an explanation says: plain data (`records`), and how it is computed from a model."""
+"""The content of explanations: traces as plain data (`trace`), and how they are computed from a model."""

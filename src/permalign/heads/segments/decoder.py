@@ -17,9 +17,9 @@ from permalign.text.codec import END_ID
 class SegmentsDecoder(Decoder):
     """Rows carry ``grown[t,k]``, the log-probability of their prefix with its last k tokens in the segment of cell t.
 
-    Before the next token, segments may stop and later cells be entered; see `segmental_head.enter_cells`.
-    What enters one past the last cell has written the whole output: the score of END. All other tokens are written from
-    ``entered[t]`` (k = 0) and ``grown[t,k]`` (0 < k < L) with log-probability ``A_tw + B_kw - log Z(t,k)``.
+    Before the next token, segments may stop and later cells may be entered; see `segmental_head.enter_cells`. What
+    enters one past the last cell has written the whole output, so it is the score of END. All other tokens are written
+    from ``entered[t]`` (k = 0) and ``grown[t,k]`` (0 < k < L) with log-probability ``A_tw + B_kw - log Z(t,k)``.
 
     Rows are kept in `BeamSlots`, one for every k, so that all rows of a sentence share the ``A`` of its cells, and the
     sum over cells is a matrix product.
@@ -95,7 +95,7 @@ class SegmentsDecoder(Decoder):
         self._steps, self._cache = steps, cache
 
     def _prepare(self, grown: Float[Tensor, "rows n sizes"]) -> None:
-        """Stop segments, enter cells, and compute the weight of every cell and length of its segment."""
+        """Let segments stop and cells be entered, and compute the weight of every cell and length of its segment."""
         logits = self._softmax.step_logits(self._steps)  # (rows, k, vocab)
         self._step_logits = self._slots.scatter(logits, 0.0).flatten(1, 2)
         normaliser = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
@@ -105,6 +105,7 @@ class SegmentsDecoder(Decoder):
         ready, self._finished = enter_cells(grown, stop, self._first, self._lengths[sentences])
         ready = torch.where(self._is_cell[sentences][..., None], ready - normaliser, LOG_ZERO)
         by_slot = self._slots.scatter(ready, LOG_ZERO)
+        # one row for every slot and every k, so that `log_mixture` sums over the cells of a sentence for all at once
         self._ready = by_slot.transpose(2, 3).flatten(1, 2)  # (sentence, slot and k, cell)
 
     def _split_slots(

@@ -72,9 +72,9 @@ class OutputSoftmax(nn.Module):
     def log_probs(
         self,
         features: Float[Tensor, "*rows input_size"],
-        tokens: Int[Tensor, "*rows each"],
+        tokens: Int[Tensor, "*rows count"],
         smoothing: float = 0.0,
-    ) -> Float[Tensor, "*rows each"]:
+    ) -> Float[Tensor, "*rows count"]:
         """Return ``(1 - smoothing) log p(token) + smoothing mean_v log p(v)`` for several tokens per row.
 
         Both terms have the same normaliser, so smoothing adds ``smoothing (mean_v logit(v) - logit(token))``.
@@ -105,8 +105,8 @@ class OutputSoftmax(nn.Module):
     ) -> Float[Tensor, " batch"]:
         """Sum over the first ``lengths`` tokens of every sentence, without computing a softmax at padding."""
         sentence, step = length_mask(lengths, features.shape[1]).nonzero(as_tuple=True)
-        each = self.log_prob(features[sentence, step], tokens[sentence, step], smoothing)
-        return each.new_zeros(features.shape[0]).index_add(0, sentence, each)
+        log_probs = self.log_prob(features[sentence, step], tokens[sentence, step], smoothing)
+        return log_probs.new_zeros(features.shape[0]).index_add(0, sentence, log_probs)
 
 
 def with_end(target: Int[Tensor, "batch m"], lengths: Int[Tensor, " batch"]) -> Int[Tensor, "batch m+1"]:

@@ -172,8 +172,8 @@ class SsntHead(Head):
 
 def _without(index: int, segments: list[Segment]) -> list[Segment]:
     """Remove the output token at an index, and segments that are then empty."""
-    kept = (
+    without_token = (
         Segment(segment.source, tuple(token for token in segment.target if token != index))
         for segment in segments
     )
-    return [segment for segment in kept if segment.source or segment.target]
+    return [segment for segment in without_token if segment.source or segment.target]

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class SwanDecoder(Decoder):
     """Rows carry ``grown[t,k]``, the log-probability of their prefix with its last k tokens in the segment of cell t.
 
-    Before the next token, segments may stop and later cells be entered; see `segmental_head.enter_cells`.
-    What enters one past the last cell has written the whole output: the score of END. All other tokens are written from
-    ``ready[t,k]``, which is ``entered[t]`` for k = 0 and ``grown[t,k]`` for 0 < k < L.
+    Before the next token, segments may stop and later cells may be entered; see `segmental_head.enter_cells`. What
+    enters one past the last cell has written the whole output, so it is the score of END. All other tokens are written
+    from ``ready[t,k]``, which is ``entered[t]`` for k = 0 and ``grown[t,k]`` for 0 < k < L.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SwanDecoder(Decoder):
         states: Float[Tensor, "rows n less hidden_size"],
         memories: Float[Tensor, "rows n less hidden_size"],
     ) -> None:
-        """Stop segments, enter cells, and score all tokens from every cell and length of its segment."""
+        """Let segments stop and cells be entered, and score all tokens from every cell and length of its segment."""
         head, num_cells = self._head, grown.shape[1]
         first = head.segment.begin(self._cells[self._sentences], head.segment.from_steps(steps)[:, None])
         self._states = torch.cat([first[0][:, :, None], states], dim=2)  # (rows, cell, size, hidden_size)
