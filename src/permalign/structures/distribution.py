@@ -15,7 +15,7 @@ from permalign.kernels.layout import inside_square, valid_splits
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.kbest import BestFirst, Forest, Order, ProbableOrder, search_order
-from permalign.structures.log_space import LOG_ZERO, minus_infinity_below
+from permalign.structures.log_space import LOG_ZERO, is_too_large, minus_infinity_below
 from permalign.structures.orders import Orders, require_orders
 from permalign.structures.splits import splits_of_order
 from permalign.structures.tagging_posterior import TaggingPosterior
@@ -168,7 +168,10 @@ class OrderDistribution(Orders, ABC):
         if self._validate_args:
             require_no_nan_or_plus("emissions", emissions, inside_square(self.lengths, self.length))
         total = self._tagging_inside(emissions.clamp(min=LOG_ZERO))
-        return minus_infinity_below(total - self.log_partition(), total)
+        log_partition = self.log_partition()
+        if is_too_large(log_partition):
+            return self.double().log_likelihood(emissions.double()).to(emissions.dtype)
+        return minus_infinity_below(total - log_partition, total)
 
     def log_prob(self, value: Int[Tensor, "*samples batch n"]) -> Float[Tensor, "*samples batch"]:
         """The log-probability of an order, summed over its derivations; -inf if it is not separable.
@@ -184,7 +187,10 @@ class OrderDistribution(Orders, ABC):
         if copies == 0:
             return self._splits.new_zeros((*samples, self.batch_shape[0]))
         total = self.repeat(copies)._restricted(order).log_partition()
-        log_prob = minus_infinity_below(total - self.log_partition().repeat(copies), total)
+        log_partition = self.log_partition()
+        if is_too_large(log_partition):
+            return self.double().log_prob(value).to(self._splits.dtype)
+        log_prob = minus_infinity_below(total - log_partition.repeat(copies), total)
         return log_prob.view(*samples, self.batch_shape[0])
 
     def entropy(self) -> Float[Tensor, " batch"]:

@@ -30,7 +30,7 @@ from permalign.shapes import Float, Int
 from permalign.structures.aligned_segments import Segment, consecutive_segments
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.distribution import OrderDistribution
-from permalign.structures.log_space import LOG_ZERO, minus_infinity_below
+from permalign.structures.log_space import LOG_ZERO, is_too_large, minus_infinity_below
 from permalign.structures.separable import SeparablePermutation
 from permalign.structures.splits import require_split_scores
 
@@ -183,8 +183,11 @@ class SynchronousPermutation:
         It is -inf where there is no way to write the output. Its gradient with respect to the segments is their
         posterior; with respect to the scores, it is the posterior of rules minus their prior.
         """
-        total = self._total(self.split_scores, self.segment_log_probs)
-        return minus_infinity_below(total - self.log_partition(), total)
+        total, log_partition = self._total(self.split_scores, self.segment_log_probs), self.log_partition()
+        if is_too_large(log_partition):
+            total = self._total(self.split_scores.double(), self.segment_log_probs.double())
+            log_partition = self._exact_log_partition()
+        return minus_infinity_below(total - log_partition, total).to(self.split_scores.dtype)
 
     def log_partition(self) -> Float[Tensor, " batch"]:
         """``log Z(x)``, the log of the summed weight of all trees before any output is seen."""
