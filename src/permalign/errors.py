@@ -5,10 +5,14 @@ networks, configuration or choices raises a `PermalignError`, which the command 
 Each message says what was wrong, what was expected and what to do.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+
+CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that a terminal obeys instead of showing them."""
 
 _MAX_DEPTH = 20
 """How deep a message looks into nested values."""
@@ -49,6 +53,17 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else "."
     return f"unknown {kind} {excerpt(name)}{hint} Choose from: {', '.join(names)}."
+
+
+def escape_control_characters(text: str) -> str:
+    r"""A text whose control characters are written as Python writes them, except for line ends and tabs.
+
+    >>> print(escape_control_characters("\x1b[2J jump"))
+    \x1b[2J jump
+    """
+    return CONTROL_CHARACTERS.sub(
+        lambda found: found[0] if found[0] in "\n\t" else repr(found[0])[1:-1], text
+    )
 
 
 def excerpt(value: object, max_length: int = 80) -> str:

@@ -70,9 +70,10 @@ def _require_moderate(text: str) -> None:
     for event in yaml.parse(text, _Loader):
         place = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent):
-            if event.anchor in open_anchors:
-                raise YamlError(f"{place}: *{shorten(event.anchor)} refers to itself")
-            counts[-1] += sizes.get(event.anchor, 1)
+            anchor = event.anchor or ""
+            if anchor in open_anchors:
+                raise YamlError(f"{place}: *{shorten(anchor)} refers to itself")
+            counts[-1] += sizes.get(anchor, 1)
         elif isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
             if event.tag is not None and event.tag not in _TAGS | {"!"}:
                 raise YamlError(f"{place}: values of the type {excerpt(event.tag)} are not allowed")
@@ -82,10 +83,10 @@ def _require_moderate(text: str) -> None:
             else:
                 counts[-1] += 1
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = open_anchors.pop(), counts.pop()
+            closed, size = open_anchors.pop(), counts.pop()
             counts[-1] += size
-            if anchor is not None:
-                sizes[anchor] = size
+            if closed is not None:
+                sizes[closed] = size
         if len(open_anchors) > MAX_DEPTH:
             raise YamlError(f"{place}: lists and mappings are nested more than {MAX_DEPTH} deep")
         if counts[-1] > MAX_VALUES:

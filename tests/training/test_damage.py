@@ -1,13 +1,14 @@
 """Runs with damaged files: each is named, nothing good is lost, and the run ends as if nothing had happened."""
 
 import json
+import resource
 import shutil
 
 import pytest
 from tests.training.small_run import SILENT, options, remains, write_data
 
 from permalign import load_model
-from permalign.errors import DataError
+from permalign.errors import DataError, PermalignError
 from permalign.training.launch import resume, train
 from permalign.training.progress_display import Display
 from permalign.training.state import read_progress, step_folders
@@ -182,3 +183,22 @@ def test_a_state_is_json_and_safetensors_with_their_checksums(whole):
     for state in step_folders(whole / "state"):
         recorded = json.loads((state / "checksums.json").read_text())["sha256"]
         assert set(recorded) == {"state.json", "model.safetensors", "optimiser.safetensors"}
+
+
+@pytest.mark.parametrize("room", [300, 2_000, 6_000, 12_000])
+def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on(whole, tmp_path, room):
+    """Files may not grow beyond some bytes, which is how a full disk looks to whoever writes them."""
+    run, values = tmp_path / "run", options(write_data(whole.parent))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
+    try:
+        with pytest.raises(PermalignError, match="cannot be written") as caught:
+            train(values, run, display=SILENT)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(str(caught.value).splitlines()) == 1
+    if (run / "config.yaml").exists():
+        resume(run, display=SILENT)
+    else:
+        train(values, run, display=SILENT)
+    assert remains(run) == remains(whole)

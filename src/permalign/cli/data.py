@@ -10,6 +10,7 @@ import typer
 
 from permalign.cli.error_messages import report_errors
 from permalign.cli.formatting import print_columns, with_examples
+from permalign.cli.printing import echo
 from permalign.cli.task_options import takes_task
 from permalign.errors import UsageError, unknown_name
 from permalign.tasks.base import Example, Task
@@ -49,9 +50,9 @@ def list_tasks(data_dir: DataDir = None) -> None:
             *((name, task.metric, task.description) for name, task in TASKS.items()),
         ]
     )
-    typer.echo()
+    echo()
     print_columns([("TASK", "OPTIONS"), *((name, _flags(name)) for name in TASKS)])
-    typer.echo()
+    echo()
     root = data_root(data_dir)
     print_columns(
         [
@@ -85,7 +86,7 @@ def show(
     examples = task.examples(split)
     _print_notes(task)
     for example in islice(examples, number):
-        typer.echo(example_line(example) if as_json else _block(example) + "\n")
+        echo(example_line(example) if as_json else _block(example) + "\n")
 
 
 @app.command(
@@ -106,7 +107,7 @@ def make(
     paths = write_task(task, out, overwrite=force)
     _print_notes(task)
     for path in paths:
-        typer.echo(path)
+        echo(path)
 
 
 @app.command(
@@ -151,11 +152,11 @@ def fetch(
 ) -> None:
     """Download datasets, and print the paths of their files."""
     for download in [find_download(name) for name in names]:
-        typer.echo(f"Licence of {download.name}: {download.licence}.", err=True)
+        echo(f"Licence of {download.name}: {download.licence}.", err=True)
         with _progress_bar(download) as progress:
             paths = fetch_download(download, data_dir, progress=progress)
         for path in paths:
-            typer.echo(path)
+            echo(path)
 
 
 @contextmanager
@@ -201,4 +202,4 @@ def _cells(side: SideStatistics) -> tuple[str, str, str, str]:
 
 def _print_notes(task: Task) -> None:
     for note in task.notes:
-        typer.echo(f"note: {note}", err=True)
+        echo(f"note: {note}", err=True)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
+from permalign.cli.printing import echo, printable
 from permalign.errors import PermalignError, UsageError
 
 INTERRUPTED = 130
@@ -26,19 +27,19 @@ def report_errors() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except UsageError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(printable(str(error), err=True)) from None
     except PermalignError as error:
-        typer.echo(f"permalign: {error}", err=True)
+        echo(f"permalign: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo("permalign: interrupted", err=True)
+        echo("permalign: interrupted", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         _discard_pending_output()
         raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
         _discard_pending_output()
-        typer.echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}", err=True)
+        echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}", err=True)
         raise typer.Exit(1) from None
 
 

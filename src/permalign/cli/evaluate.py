@@ -10,6 +10,7 @@ import typer
 
 from permalign.cli.error_messages import report_errors
 from permalign.cli.formatting import print_columns, with_examples
+from permalign.cli.printing import echo
 
 if TYPE_CHECKING:
     from permalign.evaluation import Report
@@ -125,7 +126,7 @@ def evaluate(
     reports: dict[str, Report] = {}
     groups: dict[str, tuple[Group, ...]] = {}
     for name in splits:
-        typer.echo(f"evaluating on {name} of {trained_run.task.name}", err=True)
+        echo(f"evaluating on {name} of {trained_run.task.name}", err=True)
         reports[name] = trained_run.evaluate(name, decoding)
         if by is not None:
             groups[name] = _breakdown(trained_run, reports[name], by)
@@ -133,14 +134,14 @@ def evaluate(
         _log(reports[name], files)
         if as_json:
             record = _record(name, reports[name], files, by, groups.get(name, ()))
-            typer.echo(json.dumps(record, ensure_ascii=False))
+            echo(json.dumps(record, ensure_ascii=False))
     if not as_json:
         _print_reports(reports)
         for name, split_groups in groups.items():
             _print_groups(f"{name} by {by}", split_groups)
     if plot is not None:
         plot_breakdown(plot, groups, main_metric(trained_run.task), by or "")
-        typer.echo(f"wrote {plot}", err=True)
+        echo(f"wrote {plot}", err=True)
 
 
 def _require_sizes(run: "TrainedRun", split: str, by: Size) -> None:
@@ -167,10 +168,10 @@ def _log(report: "Report", files: list[Path]) -> None:
     from permalign.evaluation.sacrebleu_metrics import sacrebleu_command
 
     for note in report.notes:
-        typer.echo(f"note: {note}", err=True)
-    typer.echo(f"wrote {files[0]}", err=True)
+        echo(f"note: {note}", err=True)
+    echo(f"wrote {files[0]}", err=True)
     if report.signatures:
-        typer.echo(f"sacrebleu command for the same scores: {sacrebleu_command(*files[-2:])}", err=True)
+        echo(f"sacrebleu command for the same scores: {sacrebleu_command(*files[-2:])}", err=True)
 
 
 def _record(
@@ -199,7 +200,7 @@ def _print_reports(reports: dict[str, "Report"]) -> None:
     print_columns(rows, numbers_from=1)
     signatures = {name: text for report in reports.values() for name, text in report.signatures.items()}
     for name, signature in signatures.items():
-        typer.echo(f"{name}: {signature}")
+        echo(f"{name}: {signature}")
 
 
 def _print_groups(title: str, groups: tuple["Group", ...]) -> None:
@@ -209,5 +210,5 @@ def _print_groups(title: str, groups: tuple["Group", ...]) -> None:
         (group.label, f"{group.count}", *(f"{group.metrics[name]:.2f}" for name in metrics))
         for group in groups
     ]
-    typer.echo()
+    echo()
     print_columns(rows, numbers_from=1)

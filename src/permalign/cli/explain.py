@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permalign.cli.error_messages import report_errors
-from permalign.errors import DataError, PermalignError
+from permalign.errors import CONTROL_CHARACTERS, DataError, PermalignError
 
 if TYPE_CHECKING:
     from permalign.explain import Comparison, Trace
@@ -58,7 +58,7 @@ def explain(
     from permalign.explain import html as html_of
     from permalign.explain import svg as svg_of
     from permalign.explain import text as text_of
-    from permalign.explain.render.terminal import CONTROL_CHARACTERS, comparison_text
+    from permalign.explain.render.terminal import comparison_text
 
     if svg is not None:
         _write(svg, svg_of(trace))

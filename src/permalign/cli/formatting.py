@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-import typer
+from permalign.cli.printing import echo
 
 
 def print_columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None) -> None:
@@ -14,7 +14,7 @@ def print_columns(rows: Iterable[Sequence[str]], numbers_from: int | None = None
             cell.ljust(width) if numbers_from is None or index < numbers_from else cell.rjust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        typer.echo("  ".join(cells).rstrip())
+        echo("  ".join(cells).rstrip())
 
 
 def with_examples(sentence: str, *examples: str) -> str:

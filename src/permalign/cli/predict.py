@@ -12,6 +12,7 @@ import typer
 from permalign.cli.error_messages import report_errors
 from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device, LengthPenalty
 from permalign.cli.formatting import with_examples
+from permalign.cli.printing import echo
 from permalign.cli.standard_input import STANDARD_INPUT, batches_of_lines, require_input
 from permalign.errors import DataError, PermalignError
 
@@ -82,10 +83,10 @@ def predict(
         for line, prediction in _within_memory(lines, predict_lines):
             if as_json:
                 record = _record(line.number, line.text.split(), prediction)
-                typer.echo(json.dumps(record, ensure_ascii=False))
+                echo(json.dumps(record, ensure_ascii=False))
             else:
                 for text in _text(line.number, prediction, n_best, explain):
-                    typer.echo(text)
+                    echo(text)
         sys.stdout.flush()
 
 

@@ -18,7 +18,7 @@ def is_too_large(log_partition: Float[Tensor, " batch"]) -> bool:
     """
     if log_partition.dtype == torch.float64 or torch.compiler.is_compiling():
         return False
-    return bool((log_partition.detach().abs() > LARGE).any())
+    return not bool((log_partition.detach().abs() <= LARGE).all())  # NaN is too large as well
 
 
 def minus_infinity_below(

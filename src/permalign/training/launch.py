@@ -5,15 +5,17 @@ from permalign.training import train
 train({"task": {"name": "arithmetic"}, "training": {"max_steps": 1000}}, "runs/first")
 """
 
+import errno
 import math
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 
+from permalign.errors import DataError
 from permalign.files import exclusive_lock
 from permalign.options.run import RunOptions
 from permalign.training import loop
@@ -22,6 +24,9 @@ from permalign.training.run_directory import LOCK, RunDirectory
 from permalign.training.session import Session
 from permalign.training.setup import TrainingSetup, prepare
 from permalign.training.state import Progress
+
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The numbers of the errors for a full disk, a used-up quota and a file that is too large."""
 
 
 def train(
@@ -53,7 +58,7 @@ def train(
     if accelerator.is_main_process:
         run.require_free(overwrite)
     setup = prepare(options)
-    with _locked(run, accelerator):
+    with _full_disk_error(run), _locked(run, accelerator):
         if accelerator.is_main_process:
             run.create(options, overwrite)
         accelerator.wait_for_everyone()
@@ -65,8 +70,23 @@ def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
     run = RunDirectory(run_dir)
     options = run.read_options()
     accelerator = make_accelerator()
-    with _locked(run, accelerator):
+    with _full_disk_error(run), _locked(run, accelerator):
         return _run_session(options, prepare(options), run, accelerator, display)
+
+
+@contextmanager
+def _full_disk_error(run: RunDirectory) -> Iterator[None]:
+    """Turn the error of a full disk into one that says how the run goes on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+        raise DataError(
+            f"cannot be written ({error.strerror}). Free some space, and resume the run with `permalign train "
+            f"--resume {run.path}`.",
+            error.filename or run.path,
+        ) from error
 
 
 def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[None]:

@@ -5,6 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from permalign.errors import escape_control_characters
+
 SMOOTHING = 0.9
 """The weight of previous losses in the smoothed loss."""
 
@@ -80,7 +82,7 @@ class RichDisplay(Display):
         self._bars.update(self._bar, completed=step, loss=f"{self._loss:.4f}")
 
     def say(self, message: str) -> None:  # noqa: D102
-        self._bars.console.print(message, highlight=False, markup=False)
+        self._bars.console.print(escape_control_characters(message), highlight=False, markup=False)
 
     def end(self) -> None:  # noqa: D102
         self._bars.stop()

@@ -1,17 +1,14 @@
 """Traces as text for a terminal."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import exp
 from unicodedata import category, combining, east_asian_width
 
+from permalign.errors import CONTROL_CHARACTERS
 from permalign.explain.render.braille import BrailleCanvas
 from permalign.explain.trace.trace import Comparison, Node, Trace
 from permalign.structures.derivations import MARKS
-
-CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that a terminal obeys instead of showing them."""
 
 MIN_WIDTH, MAX_WIDTH = 10, 30
 """How many characters wide the crossing lines may be."""
