@@ -1,4 +1,4 @@
-"""What arguments must satisfy: each error names the argument, its shape, what was expected and what to do."""
+"""Checks of arguments, whose errors give the argument, its shape, what was expected and what to do."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,7 @@
 """``make demo`` and ``permalign demo``: train a model on arithmetic, and show how it parses an expression.
 
-It is trained on 10,000 expressions such as ``( ( 3 + 4 ) * 2 )`` with their postfix forms, and tested on others: some
-of the same kind (IID), and some nested more deeply than any in training (LEN).
+The model is trained on 10,000 expressions such as ``( ( 3 + 4 ) * 2 )`` with their postfix forms. It is tested on other
+expressions of the same depths (IID), and on expressions that are nested more deeply than any in training (LEN).
 """
 
 import time
@@ -32,7 +32,7 @@ def demonstrate(
         run: the folder of the run.
         settings: changes to the experiment's options.
         limit: the largest number of examples per test set; None for all.
-        display: shows the progress of training.
+        display: displays the progress of training.
     """
     started = time.monotonic()
     options = load_experiment(EXPERIMENT, settings)
@@ -60,7 +60,7 @@ def unseen_expression() -> Example:
 
 
 def explain(model: Model, example: Example) -> Iterator[str]:
-    """Show how the model parses an expression: straight nodes keep the order of their parts, inverted nodes swap it."""
+    """Yield lines that show how the model parses an expression; inverted nodes swap the order of their children."""
     (answer,) = model.predict([example.source], explain=True)
     yield f"How it parses one of them, of depth {example.meta['depth']}:"
     yield ""

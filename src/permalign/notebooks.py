@@ -1,13 +1,13 @@
-"""Pictures in notebooks, for objects that must not depend on the code that draws them."""
+"""Show objects as pictures in notebooks."""
 
 from importlib import import_module
 
 
 class ShownInNotebooks:
-    """Gives an object a picture in notebooks.
+    """The base class of objects that notebooks show as pictures.
 
-    The module that draws is imported when a notebook asks for the picture: derivations belong to the core of the
-    package, which must not depend on `permalign.explain`, and nobody who looks at no picture has to wait for it.
+    The module that draws pictures is imported only when a notebook asks for one, because derivations belong to the core
+    of the package, which must not depend on `permalign.explain`, and because the import takes time.
     """
 
     def _repr_html_(self) -> str:

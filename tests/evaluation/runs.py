@@ -1,4 +1,4 @@
-"""Runs as `permalign train` leaves them, made of models that are at hand."""
+"""Make runs in the format of `permalign train` from given models, without training."""
 
 from tests.models import small
 
@@ -14,7 +14,7 @@ def write_own(path, examples):
 
 
 def make_run(folder, model, task, **options):
-    """A run of that model on that task, given as its name and options."""
+    """Write a run of a model; the task is given by its name and options."""
     directory = RunDirectory(folder)
     directory.create(RunOptions.parse({"task": task, "training": {"max_steps": 1}, **options}))
     model.save_pretrained(directory.model)
@@ -38,10 +38,10 @@ def model_for(examples, **head):
 
 
 def aligned(folder):
-    """A translation task in two files, with punctuation that a tokeniser would cut."""
+    """Write a translation task in two files, with punctuation that a tokeniser would split off."""
     words = ["it", "'s", "3.5", "(", "don", "'t", ")", "彼", "。", "left-handed", ",", "."]
     lines = [
-        " ".join(words[(3 * line + place) % len(words)] for place in range(4 + line % 5))
+        " ".join(words[(3 * line + position) % len(words)] for position in range(4 + line % 5))
         for line in range(40)
     ]
     for name in ("a", "b"):

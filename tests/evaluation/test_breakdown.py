@@ -8,17 +8,17 @@ from permalign.tasks.registry import get_task
 
 
 def predictions(*sizes):
-    """Answers of which every second is right."""
+    """Predictions, every second of which is correct."""
     return [
         JudgedPrediction(
-            Example(("w",) * size, ("x",), str(place), {"depth": size}), ("x",), 0.0, place % 2 == 0
+            Example(("w",) * size, ("x",), str(index), {"depth": size}), ("x",), 0.0, index % 2 == 0
         )
-        for place, size in enumerate(sizes)
+        for index, size in enumerate(sizes)
     ]
 
 
 @pytest.mark.parametrize("by", ["length", "depth"])
-def test_every_size_has_a_group_where_there_is_room(by):
+def test_every_size_has_its_own_group_if_there_are_few(by):
     measure = size_measure(get_task("arithmetic"), by)
     groups = breakdown(predictions(3, 3, 5, 9), measure)
     assert [(group.label, group.count, group.metrics["exact_match"]) for group in groups] == [
@@ -29,7 +29,7 @@ def test_every_size_has_a_group_where_there_is_room(by):
 
 
 @pytest.mark.parametrize("max_groups", [1, 2, 3, 7, 100])
-def test_groups_have_one_width_and_lose_nothing(max_groups):
+def test_groups_have_equal_widths_and_contain_all_predictions(max_groups):
     sizes = [1, 2, 2, 5, 8, 13, 13, 21, 22]
     groups = breakdown(predictions(*sizes), lambda example: len(example.source), max_groups=max_groups)
     assert len(groups) <= max_groups
@@ -44,11 +44,11 @@ def test_the_depth_of_a_program_is_that_of_its_tree():
     depth = size_measure(task, "depth")
     assert depth(Example(("jump", "and", "walk", "twice"), ("and", "jump", "twice", "walk"), "0")) == 3
     arithmetic = get_task("arithmetic", depth=8)
-    some = arithmetic.examples("depth-8/test")[:5]
-    assert [size_measure(arithmetic, "depth")(example) for example in some] == [8] * 5
+    examples = arithmetic.examples("depth-8/test")[:5]
+    assert [size_measure(arithmetic, "depth")(example) for example in examples] == [8] * 5
 
 
-def test_bad_measures():
+def test_invalid_arguments_are_errors():
     with pytest.raises(ValueError, match="by is 'width', but examples are grouped by"):
         size_measure(get_task("arithmetic"), "width")
     with pytest.raises(ValueError, match="en-ja have no depth"):
@@ -68,6 +68,6 @@ def test_plots_are_written(tmp_path, name, begin):
     assert (tmp_path / name).read_bytes().startswith(begin)
 
 
-def test_a_plot_of_no_known_kind(tmp_path):
+def test_an_unknown_format_of_plots_is_an_error(tmp_path):
     with pytest.raises(ValueError, match=r"p\.jpeg: a plot must end in \.png, \.pdf or \.svg"):
         plot_breakdown(tmp_path / "p.jpeg", {}, "exact_match", "length")

@@ -31,11 +31,11 @@ def prediction(target, output):
         ("abc", "xbx", 1, 3),
     ],
 )
-def test_token_accuracy_counts_what_is_missing_and_what_is_too_much(target, output, right, places):
+def test_missing_and_superfluous_tokens_count_as_wrong(target, output, right, places):
     assert token_accuracy([prediction(target, output)]) == pytest.approx(100 * right / places)
 
 
-def test_token_accuracy_pools_places():
+def test_token_accuracy_counts_the_positions_of_all_examples_together():
     predictions = [prediction("a", "a"), prediction("abcdefghi", "")]
     assert token_accuracy(predictions) == pytest.approx(10.0)
     padded = itertools.zip_longest("abcde", "abxdefg")  # the slow twin: lay them side by side
@@ -53,7 +53,7 @@ def test_a_translation_is_measured_in_bleu_and_a_program_in_exact_match():
     assert set(main.values()) == {"bleu", "exact_match"}
 
 
-def test_metrics_need_answers():
+def test_metrics_without_predictions_are_an_error():
     with pytest.raises(ValueError, match="predictions is empty"):
         compute_metrics([])
 
@@ -86,12 +86,12 @@ def test_scores_and_signatures_are_those_of_the_command_sacrebleu(metric, tmp_pa
     assert ("tok:none" in signature) == (metric == "bleu")
 
 
-def test_scores_need_a_reference_for_each_output():
+def test_every_output_needs_a_reference():
     with pytest.raises(ValueError, match="2 outputs but 1 references"):
         corpus_score("bleu", ["a", "b"], ["a"])
 
 
-def test_a_model_that_has_learned_its_examples():
+def test_a_model_that_knows_its_examples_has_perfect_metrics():
     examples = small.examples(30)
     model = small.make("none", "attention")
     task = get_task("own", path="nowhere")
@@ -101,22 +101,25 @@ def test_a_model_that_has_learned_its_examples():
     report = evaluate(model, task, examples, beam=2)
     assert before.metrics["exact_match"] < 50
     assert report.metrics == {"exact_match": 100.0, "token_accuracy": 100.0}
-    assert [one.tokens for one in report.predictions] == [example.target for example in examples]
+    assert [prediction.tokens for prediction in report.predictions] == [
+        example.target for example in examples
+    ]
     assert all(
-        one.correct and one.executes_right is None and one.well_formed is None for one in report.predictions
+        judged.correct and judged.executes_right is None and judged.well_formed is None
+        for judged in report.predictions
     )
     assert model.training
 
 
-def test_answers_do_not_depend_on_the_batch_size():
+def test_predictions_do_not_depend_on_the_batch_size():
     examples = small.examples(20)
     model = small.make("soft", "ssnt")
     task = get_task("own", path="nowhere")
-    some, others = (evaluate(model, task, examples, batch_size=size).predictions for size in (3, 64))
-    assert [one.tokens for one in some] == [one.tokens for one in others]
+    first, second = (evaluate(model, task, examples, batch_size=size).predictions for size in (3, 64))
+    assert [prediction.tokens for prediction in first] == [prediction.tokens for prediction in second]
 
 
-def test_evaluation_needs_examples_and_a_grammar_to_keep_to():
+def test_evaluation_needs_examples_and_constraints_need_a_grammar():
     model, task = small.make("none", "ssnt"), get_task("own", path="nowhere")
     with pytest.raises(ValueError, match="examples is empty"):
         evaluate(model, task, [])
@@ -124,16 +127,16 @@ def test_evaluation_needs_examples_and_a_grammar_to_keep_to():
         evaluate(model, task, small.examples(2), constrained=True)
 
 
-def test_constrained_answers_are_programs():
+def test_constrained_outputs_are_programs():
     task = get_task("scan-sp")
     programs = ["and jump twice walk", "after run around left", "thrice look"]
     examples = [
-        Example(("a", "b", "c")[:place], tuple(text.split()), "") for place, text in enumerate(programs, 1)
+        Example(("a", "b", "c")[:length], tuple(text.split()), "") for length, text in enumerate(programs, 1)
     ]
     model = model_for(examples)
-    free, kept = (evaluate(model, task, examples, constrained=constrained) for constrained in (False, True))
-    assert free.metrics["well_formed"] < 100 == kept.metrics["well_formed"]
-    assert "execution_accuracy" not in kept.metrics
+    free, constrained = (evaluate(model, task, examples, constrained=flag) for flag in (False, True))
+    assert free.metrics["well_formed"] < 100 == constrained.metrics["well_formed"]
+    assert "execution_accuracy" not in constrained.metrics
 
 
 def test_translations_have_bleu_with_its_signature(tmp_path):
@@ -154,7 +157,7 @@ def judged(task, example, text):
     return make_report(task, [(example, text.split(), 0.0)]).metrics
 
 
-def test_execution_counts_answers_not_programs(data_dir):
+def test_execution_accuracy_compares_answers_and_not_programs(data_dir):
     task = get_task("geoquery", data_dir=data_dir)
     example = next(example for example in task.examples("iid/test") if example.target[0] == "city")
     assert judged(task, example, " ".join(example.target)) == {
@@ -167,8 +170,8 @@ def test_execution_counts_answers_not_programs(data_dir):
     assert twice["exact_match"] == 0
     assert twice["execution_accuracy"] == twice["well_formed"] == 100
     for nothing in ("", "city loc_2", "prediction city", "stateid_ENTITY " * 50, "<unk> ? ( )"):
-        found = judged(task, example, nothing)
-        assert (found["execution_accuracy"], found["well_formed"]) == (0, 0)
+        metrics = judged(task, example, nothing)
+        assert (metrics["execution_accuracy"], metrics["well_formed"]) == (0, 0)
 
 
 def test_any_program_can_be_judged(data_dir):
@@ -190,7 +193,7 @@ def test_any_program_can_be_judged(data_dir):
     assert 0 <= report.metrics["execution_accuracy"] < report.metrics["well_formed"] <= 100
 
 
-def test_without_facts_the_rest_is_measured_and_a_note_says_so(data_dir, tmp_path):
+def test_without_geobase_a_note_says_that_execution_accuracy_is_missing(data_dir, tmp_path):
     (tmp_path / "geoquery").symlink_to(data_dir / "geoquery")
     task = get_task("geoquery", data_dir=tmp_path)
     examples = task.examples("iid/test")[:3]

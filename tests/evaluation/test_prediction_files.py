@@ -13,7 +13,7 @@ ANSWERS = (
 )
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_written_predictions_are_read_again(tmp_path):
     path = tmp_path / "len" / "test.jsonl"
     write_predictions(path, Report({}, predictions=ANSWERS))
     assert read_predictions(path) == ANSWERS
@@ -52,14 +52,14 @@ GOOD = {"id": "1", "source": ["a"], "target": ["b"], "output": ["b"], "score": -
         (json.dumps({**GOOD, "score": "high"}), "line 2: is not a prediction"),
     ],
 )
-def test_what_is_no_prediction_is_named_with_its_line(tmp_path, line, words):
+def test_an_invalid_line_is_an_error_with_its_number(tmp_path, line, words):
     path = tmp_path / "dev.jsonl"
     path.write_text(json.dumps(GOOD) + "\n" + line + "\n")
     with pytest.raises(DataError, match=words):
         read_predictions(path)
 
 
-def test_an_empty_file_has_no_predictions(tmp_path):
+def test_an_empty_file_is_an_error(tmp_path):
     (tmp_path / "dev.jsonl").write_text("")
     with pytest.raises(DataError, match="no predictions"):
         read_predictions(tmp_path / "dev.jsonl")

@@ -10,9 +10,9 @@ from permalign.tasks.base import Example
 
 
 def exhaustively(first, second):
-    """The slow twin: swap the systems on every subset of examples and count what is as far apart."""
+    """The p-value by enumeration: exchange the systems on every subset of examples."""
     mean = [
-        [sum(seed[place] for seed in system) / len(system) for place in range(len(system[0]))]
+        [sum(seed[index] for seed in system) / len(system) for index in range(len(system[0]))]
         for system in (first, second)
     ]
     differences = [a - b for a, b in zip(*mean, strict=True)]
@@ -29,7 +29,7 @@ def draw(generator, seeds, examples, rate):
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_few_examples_are_enumerated(seed):
+def test_the_p_value_of_few_examples_equals_enumeration(seed):
     generator = random.Random(seed)
     examples = generator.randint(1, 11)
     first = draw(generator, generator.randint(1, 3), examples, 0.8)
@@ -39,7 +39,7 @@ def test_few_examples_are_enumerated(seed):
     assert p == permutation_test(second, first)
 
 
-def test_many_examples_are_drawn_and_come_close_to_the_truth():
+def test_the_p_value_of_many_examples_is_close_to_the_exact_one():
     # With one seed each, T is a sum of signs: the sign test knows its distribution.
     first = [[True] * 60 + [False] * 40 + [True] * 300]
     second = [[False] * 60 + [True] * 40 + [True] * 300]
@@ -58,19 +58,19 @@ def test_many_examples_are_drawn_and_come_close_to_the_truth():
         ([[True, False]], [[False, True]], 1.0),
     ],
 )
-def test_by_hand(first, second, p):
+def test_p_values_computed_by_hand(first, second, p):
     assert permutation_test(first, second) == pytest.approx(p)
 
 
 def predictions(outputs, targets):
     return [
         JudgedPrediction(
-            Example((f"source{place}",), tuple(target.split()), str(place)),
+            Example((f"source{index}",), tuple(target.split()), str(index)),
             tuple(output.split()),
             0.0,
             output == target,
         )
-        for place, (output, target) in enumerate(zip(outputs, targets, strict=True))
+        for index, (output, target) in enumerate(zip(outputs, targets, strict=True))
     ]
 
 
@@ -85,7 +85,7 @@ def translations(seed, *rates):
     return [predictions(outputs, targets) for outputs in noisy]
 
 
-@pytest.mark.parametrize("test", ["randomisation", "bootstrap"])
+@pytest.mark.parametrize("test", ["randomization", "bootstrap"])
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
 def test_translations_are_compared_by_sacrebleu(metric, test):
     bad, good, as_good = translations(0, 0.5, 0.9, 0.9)
@@ -97,11 +97,12 @@ def test_translations_are_compared_by_sacrebleu(metric, test):
 def test_seeds_give_mean_and_deviation():
     bad, worse, good, better = translations(0, 0.5, 0.4, 0.8, 0.95)
     comparisons = {
-        one.metric: one for one in compare([bad, worse], [good, better], translation=True, resamples=200)
+        comparison.metric: comparison
+        for comparison in compare([bad, worse], [good, better], translation=True, resamples=200)
     }
     assert set(comparisons) == {"exact_match", "token_accuracy", "bleu", "chrf"}
     exact = comparisons["exact_match"]
-    share = [100 * sum(one.correct for one in some) / 80 for some in (good, better)]
+    share = [100 * sum(judged.correct for judged in seed) / 80 for seed in (good, better)]
     assert exact.second.values == pytest.approx(share)
     assert exact.second.deviation == pytest.approx(abs(share[0] - share[1]) / 2**0.5)
     assert exact.difference == pytest.approx(sum(share) / 2 - exact.first.mean)
@@ -111,11 +112,11 @@ def test_seeds_give_mean_and_deviation():
     assert Spread((3.0,)).deviation is None
 
 
-def test_only_answers_to_the_same_examples_are_compared():
-    some = predictions(["a", "b"], ["a", "b"])
+def test_only_predictions_for_the_same_examples_are_compared():
+    seed = predictions(["a", "b"], ["a", "b"])
     with pytest.raises(ValueError, match="run 1 has predictions for 2 examples, but run 2 for 1;"):
-        compare([some], [some[:1]])
+        compare([seed], [seed[:1]])
     with pytest.raises(ValueError, match="example 0 of run 1 is not example 1 of run 3"):
-        compare([some, some], [some[::-1]])
-    with pytest.raises(ValueError, match="the same number of each"):
-        compare([some], [some, some], translation=True)
+        compare([seed, seed], [seed[::-1]])
+    with pytest.raises(ValueError, match="Give both systems the same number of seeds"):
+        compare([seed], [seed, seed], translation=True)

@@ -19,7 +19,7 @@ from permalign.options.model import ModelOptions
         ({"reorderer": {"temperature": 0}}, "reorderer.temperature is 0"),
     ],
 )
-def test_wrong_options_are_named(values, message):
+def test_invalid_options_are_errors(values, message):
     with pytest.raises(ConfigError) as caught:
         ModelOptions.parse(values)
     assert str(caught.value).startswith(message)
@@ -51,12 +51,12 @@ def test_wrong_options_are_named(values, message):
         ),
     ],
 )
-def test_pairs_that_make_no_sense_are_refused_with_a_way_out(reorderer, head, message):
+def test_contradicting_options_are_errors_that_suggest_a_combination_that_works(reorderer, head, message):
     with pytest.raises(ConfigError) as caught:
         ModelOptions.parse({"reorderer": reorderer, "head": head})
     assert message in str(caught.value)
 
 
-def test_options_survive_json():
+def test_options_can_be_saved_as_json():
     options = ModelOptions.parse({"head": {"context": 2}, "reorderer": {"kind": "separable"}})
     assert ModelOptions.model_validate_json(options.model_dump_json()) == options

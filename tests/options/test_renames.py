@@ -1,4 +1,4 @@
-"""Old names of options: translated in saved files, and suggested where somebody writes them."""
+"""Old names of options are translated in saved files; in configs that users write, the new names are suggested."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ from permalign.training.experiments import experiment_names, load_experiment
 SAVED = Path(__file__).parents[1] / "data" / "saved_before_renames"
 
 
-def test_the_options_of_a_saved_run_keep_their_values():
+def test_translated_options_keep_their_values():
     saved = yaml.safe_load((SAVED / "run" / "config.yaml").read_text())
     before = json.dumps(saved)
     translated, changes = translate_options(saved)
@@ -68,7 +68,7 @@ def test_the_options_of_a_saved_run_keep_their_values():
 
 
 @pytest.mark.parametrize("name", experiment_names())
-def test_present_names_stay_as_they_are(name):
+def test_present_names_are_not_changed(name):
     values = load_experiment(name).model_dump(mode="json")
     assert translate_options(values) == (values, [])
     assert translate_options(values["model"]) == (values["model"], [])
@@ -97,16 +97,18 @@ def test_present_names_stay_as_they_are(name):
         ("dev=len/dev", ["dev=len/dev"]),
     ],
 )
-def test_settings(old, new):
-    found = translate_settings([old])
-    assert [setting.partition("=")[0] for setting in found] == [setting.partition("=")[0] for setting in new]
+def test_settings_are_translated(old, new):
+    translated = translate_settings([old])
+    assert [setting.partition("=")[0] for setting in translated] == [
+        setting.partition("=")[0] for setting in new
+    ]
     values = [
-        [yaml.safe_load(setting.partition("=")[2]) for setting in settings] for settings in (found, new)
+        [yaml.safe_load(setting.partition("=")[2]) for setting in settings] for settings in (translated, new)
     ]
     assert values[0] == values[1]
 
 
-def test_experiments_have_new_names():
+def test_renamed_experiments_exist():
     assert set(EXPERIMENTS.values()) <= set(experiment_names())
     with pytest.raises(ConfigError, match="did you mean 'geoquery/exact-reranked'"):
         load_experiment("geoquery/both-ways")
@@ -128,19 +130,19 @@ def test_experiments_have_new_names():
         ({"reorderer": {"encoder": "sums"}}, "reorderer.encoder is 'sums', but must be a mapping"),
     ],
 )
-def test_old_names_that_somebody_writes_are_refused_with_the_new_ones(values, message):
+def test_an_old_name_in_a_config_is_an_error_that_suggests_the_new_one(values, message):
     with pytest.raises(ConfigError) as caught:
         ModelOptions.parse(values)
     assert str(caught.value).startswith(message)
 
 
-def test_every_old_option_of_training_is_suggested_its_new_name():
+def test_the_new_name_is_suggested_for_every_old_option_of_training():
     for old, new in OPTIONS["training"].items():
         with pytest.raises(ConfigError, match=f"did you mean training.{new}?"):
             RunOptions.parse({"task": {"name": "arithmetic"}, "training": {old: 1}})
 
 
-def test_a_translation_is_told_once(caplog):
+def test_a_translation_is_logged_once(caplog):
     with caplog.at_level(logging.WARNING, "permalign"):
         for _ in range(2):
             log_translation("some/config.yaml", ["a -> b", "c -> d"])
@@ -170,7 +172,7 @@ def test_a_translation_is_told_once(caplog):
         ),
     ],
 )
-def test_parameters(old, new):
+def test_parameters_are_renamed(old, new):
     renamed = rename_parameters(dict.fromkeys(old))
     assert list(renamed) == new
     assert list(rename_parameters(renamed)) == new

@@ -9,7 +9,7 @@ ARITHMETIC = {"task": {"name": "arithmetic"}, "training": {"max_steps": 10}}
 
 
 @pytest.mark.parametrize("name", experiment_names())
-def test_every_experiment_is_valid_and_says_what_it_is(name):
+def test_every_experiment_is_valid_and_has_a_description(name):
     options = load_experiment(name)
     assert options.description.endswith(".")
     assert len(options.description) < 120
@@ -52,7 +52,7 @@ def test_experiments_hold_only_what_differs_from_the_defaults(task):
         ("dev=iid/dve", None),
     ],
 )
-def test_wrong_settings_are_named(setting, message):
+def test_invalid_settings_are_errors(setting, message):
     if message is None:
         load_experiment("arithmetic/soft", [setting])
         return
@@ -85,20 +85,20 @@ def test_wrong_settings_are_named(setting, message):
         ),
     ],
 )
-def test_contradictions_are_named_before_any_data_is_read(values, message):
+def test_contradictions_are_errors_before_any_data_is_read(values, message):
     with pytest.raises(ConfigError) as caught:
         RunOptions.parse(values)
     assert message in str(caught.value)
 
 
-def test_unknown_tasks_and_their_options_are_named():
+def test_unknown_tasks_and_options_of_tasks_are_errors():
     with pytest.raises(UsageError, match="did you mean 'arithmetic'"):
         RunOptions.parse({"task": {"name": "arithmetics"}, "training": {"max_steps": 3}})
     with pytest.raises(UsageError, match="has no option --langage"):
         RunOptions.parse({"task": {"name": "geoquery", "langage": "de"}, "training": {"max_steps": 3}})
 
 
-def test_an_unknown_split_names_the_nearest():
+def test_the_nearest_name_is_suggested_for_an_unknown_split():
     options = load_experiment("arithmetic/soft", ["dev=deep/dve"])
     with pytest.raises(ConfigError, match="did you mean 'deep/dev'"):
         options.require_split(options.make_task())
@@ -120,13 +120,13 @@ def test_a_file_extends_an_experiment_and_a_file_beside_it(tmp_path):
         ("extends: self.yaml\n", "extends itself"),
     ],
 )
-def test_files_that_are_no_options(tmp_path, text, message):
+def test_files_that_do_not_contain_options_are_errors(tmp_path, text, message):
     (tmp_path / "self.yaml").write_text(text)
     with pytest.raises(DataError, match=message):
         load_experiment(str(tmp_path / "self.yaml"))
 
 
-def test_an_unknown_experiment_names_the_nearest():
+def test_the_nearest_name_is_suggested_for_an_unknown_experiment():
     with pytest.raises(ConfigError, match="did you mean 'arithmetic/soft'"):
         load_experiment("arithmetic/sotf")
 

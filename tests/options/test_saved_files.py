@@ -1,4 +1,4 @@
-"""A model and a run that were saved before options and parameters were renamed; see the README beside them."""
+"""Load a model and a run that were saved before options and parameters were renamed (see their README)."""
 
 import json
 import shutil
@@ -34,9 +34,10 @@ def test_a_model_predicts_and_scores_as_before(name):
     model, expected = load_model(SAVED / name), EXPECTED[name]
     predictions = model.predict(expected["sentences"], beam=3, n_best=2)
     for prediction, before in zip(predictions, expected["predictions"], strict=True):
-        found = [prediction, *prediction.alternatives]
-        assert [list(one.tokens) for one in found] == [one["tokens"] for one in before]
-        assert [one.score for one in found] == pytest.approx([one["score"] for one in before], abs=1e-5)
+        outputs = [prediction, *prediction.alternatives]
+        assert [list(output.tokens) for output in outputs] == [record["tokens"] for record in before]
+        scores = [record["score"] for record in before]
+        assert [output.score for output in outputs] == pytest.approx(scores, abs=1e-5)
     scores = model.score(expected["sentences"], expected["outputs"])
     assert scores == pytest.approx(expected["scores"], abs=1e-5)
 
@@ -56,5 +57,5 @@ def test_a_run_is_evaluated(run):
     report = trained.evaluate("iid/dev", DecodingSettings())
     lines = (SAVED / "run" / "predictions" / "dev.jsonl").read_text().splitlines()
     expected = {line["id"]: line["output"] for line in map(json.loads, lines)}
-    found = {one.example.id: list(one.tokens) for one in report.predictions if one.example.id in expected}
-    assert found == expected
+    outputs = {prediction.example.id: list(prediction.tokens) for prediction in report.predictions}
+    assert {name: outputs[name] for name in expected} == expected

@@ -17,7 +17,7 @@ SMALL = (
 
 
 def small_table(folder):
-    """One row that works and one that does not: its longest sentence does not fit into a batch."""
+    """A table with a row that works and a row that fails, because its longest sentence does not fit into a batch."""
     data = write_data(folder)
     settings = (f"task={json.dumps({'name': 'own', 'path': str(data)})}", *SMALL)
     cells = (

@@ -101,8 +101,8 @@ def rows_below(text, head):
 
 def shown(results, cell):
     """The mean of a cell; nothing if the table has no such cell."""
-    found = [table[cell] for table in results.values() if cell in table]
-    return f"{found[0].spread('exact_match').mean:.1f}" if found else ""
+    cells = [table[cell] for table in results.values() if cell in table]
+    return f"{cells[0].spread('exact_match').mean:.1f}" if cells else ""
 
 
 def best_of_paper(results, column):

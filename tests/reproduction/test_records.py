@@ -21,7 +21,7 @@ def write_many(path, writer, count):
 
 
 def write_and_die(path):
-    """Be killed at the last moment before the new file replaces the old one."""
+    """Kill this process immediately before the new file replaces the old one."""
 
     def kill(*_):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -41,7 +41,7 @@ def run_in_processes(target, *arguments):
     return [process.exitcode for process in processes]
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_written_records_are_read_again(tmp_path):
     store = RunStore(tmp_path / "results" / "runs.jsonl")
     assert store.read() == {}
     assert store.find("a-seed-0") is None
@@ -52,7 +52,7 @@ def test_what_is_written_is_read_again(tmp_path):
     assert written.config == "a"
 
 
-def test_lines_are_sorted_by_run_and_a_run_has_one(tmp_path):
+def test_lines_are_sorted_by_run_and_every_run_has_one_line(tmp_path):
     store = RunStore(tmp_path / "runs.jsonl")
     for name in ("b", "a", "c", "a"):
         store.write(record(name))
@@ -68,12 +68,12 @@ def test_evaluations_that_another_process_has_recorded_are_kept(tmp_path):
     assert store.find("a").evaluations == {"iid/test plain": {"examples": 2}, "len/test plain": {}}
 
 
-def test_processes_that_write_at_once_lose_nothing(tmp_path):
+def test_processes_that_write_at_the_same_time_lose_nothing(tmp_path):
     path = tmp_path / "runs.jsonl"
     assert run_in_processes(write_many, (path, 0, 20), (path, 1, 20)) == [0, 0]
-    found = RunStore(path).read()
-    assert len(found) == len(path.read_text().splitlines()) == 41
-    assert len(found["shared"].evaluations) == 40
+    records = RunStore(path).read()
+    assert len(records) == len(path.read_text().splitlines()) == 41
+    assert len(records["shared"].evaluations) == 40
 
 
 def test_a_killed_process_loses_nothing_and_leaves_no_lock(tmp_path):

@@ -39,13 +39,13 @@ def test_the_papers_numbers_are_in_their_cells():
         "table3": {"hard/zh-temp": 45.7, "seq2seq/de-len": 15.2, "ssnt/en-temp": 38.7},
         "table4": {"hard/en-ja-len": 28.7, "hard/tatoeba-iid": None},
     }
-    found = {
+    actual = {
         name: {cell: get_table(name).by_name[cell].paper for cell in cells} for name, cells in numbers.items()
     }
-    assert found == numbers
+    assert actual == numbers
 
 
-def test_columns_that_share_data_share_runs_and_table_5_takes_those_of_table_3():
+def test_columns_that_share_data_share_runs_and_table_5_uses_runs_of_table_3():
     two, three, five = (get_table(name).by_name for name in ("table2", "table3", "table5"))
     names = {
         RunKey.of(two[name], 0).name

@@ -23,7 +23,7 @@ def stream(sampler):
 
 
 @given(lengths, st.integers(0, 3), st.booleans())
-def test_an_epoch_has_every_example_once_within_the_budget(lengths, seed, shuffle):
+def test_an_epoch_has_every_example_once_in_batches_of_limited_size(lengths, seed, shuffle):
     sampler = BucketSampler(lengths, BUDGET, seed=seed, shuffle=shuffle)
     for epoch in range(3):
         assert sampler.epoch == epoch
@@ -36,7 +36,7 @@ def test_an_epoch_has_every_example_once_within_the_budget(lengths, seed, shuffl
 
 
 @given(lengths, st.integers(0, 100), st.integers(0, 3))
-def test_resuming_anywhere_equals_going_on(lengths, steps, seed):
+def test_resuming_after_any_batch_gives_the_same_batches(lengths, steps, seed):
     sampler = BucketSampler(lengths, BUDGET, seed=seed)
     going_on = stream(sampler)
     list(islice(going_on, steps))
@@ -46,7 +46,7 @@ def test_resuming_anywhere_equals_going_on(lengths, steps, seed):
     assert list(islice(stream(resumed), 30)) == list(islice(going_on, 30))
 
 
-def test_lengths_are_alike_within_a_batch():
+def test_examples_of_a_batch_have_similar_lengths():
     generator = torch.Generator().manual_seed(0)
     lengths = [(int(n), int(n)) for n in torch.randint(1, 50, (2000,), generator=generator)]
     for batch in BucketSampler(lengths, 800):
@@ -54,12 +54,12 @@ def test_lengths_are_alike_within_a_batch():
         assert max(in_batch) - min(in_batch) <= 4
 
 
-def test_epochs_and_seeds_differ_but_a_seed_is_a_seed():
+def test_epochs_and_seeds_differ_but_the_same_seed_gives_the_same_batches():
     lengths = [(n % 5 + 1, 2) for n in range(100)]
-    one, two = BucketSampler(lengths, 40), BucketSampler(lengths, 40)
-    first, second = list(one), list(one)
+    sampler, same_sampler = BucketSampler(lengths, 40), BucketSampler(lengths, 40)
+    first, second = list(sampler), list(sampler)
     assert first != second
-    assert [list(two), list(two)] == [first, second]
+    assert [list(same_sampler), list(same_sampler)] == [first, second]
     assert list(BucketSampler(lengths, 40, seed=1)) != first
 
 
@@ -87,7 +87,7 @@ def test_the_number_of_examples_can_be_limited():
         BucketSampler([(1, 1)], 1000, batch_size=0)
 
 
-def test_an_example_beyond_the_budget_is_named():
+def test_an_example_that_is_too_long_for_a_batch_is_an_error():
     with pytest.raises(ValueError, match=r"example 1 has 40 \+ 21 tokens, more than the 60 of a batch"):
         BucketSampler([(1, 1), (40, 21)], 60)
 
@@ -101,7 +101,7 @@ def test_an_example_beyond_the_budget_is_named():
         ({"offset": 3}, "no batch 3 in epoch 0; an epoch has 2 batches"),
     ],
 )
-def test_a_position_that_does_not_fit_is_refused(changes, words):
+def test_an_invalid_position_is_an_error(changes, words):
     sampler = BucketSampler([(1, 1)] * 4, 4)
     with pytest.raises(ValueError, match=words):
         sampler.load_state_dict({**sampler.state_dict(), **changes})
@@ -109,13 +109,13 @@ def test_a_position_that_does_not_fit_is_refused(changes, words):
 
 
 @pytest.mark.parametrize("other", [{"max_tokens": 5}, {"lengths": [(1, 1)] * 5}, {"shuffle": False}])
-def test_a_position_in_other_batches_is_refused(other):
+def test_a_position_in_other_batches_is_an_error(other):
     saved = BucketSampler([(1, 1)] * 4, 4).state_dict()
     with pytest.raises(ValueError, match="belongs to other batches"):
         BucketSampler(**{"lengths": [(1, 1)] * 4, "max_tokens": 4, **other}).load_state_dict(saved)
 
 
-def test_batches_hold_what_the_examples_say():
+def test_batches_contain_the_ids_and_lengths_of_their_examples():
     examples = [Example(tuple("abcdefgh"[: n % 4 + 1]), tuple("xyz"[: n % 3 + 1]), str(n)) for n in range(25)]
     source = Vocabulary.build(example.source for example in examples)
     target = Vocabulary.build(example.target for example in examples)
@@ -157,7 +157,7 @@ def test_a_batch_moves_between_devices():
     assert moved.examples == batch.examples
 
 
-def test_padding_of_nothing():
+def test_padding_of_an_empty_list():
     padded, lengths = pad([[], []])
     assert padded.shape == (2, 0)
     assert lengths.tolist() == [0, 0]

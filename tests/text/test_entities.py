@@ -35,18 +35,18 @@ def read(words, sentence):
         ("", [], []),
     ],
 )
-def test_the_longest_name_is_read_as_its_kind(words, sentence, kinds, units):
+def test_the_longest_name_is_replaced_by_its_kind(words, sentence, kinds, units):
     assert read(words, sentence) == kinds
     assert words.tokenize(sentence.split()) == units
 
 
-def test_a_kind_that_training_lacks_is_unknown_and_names_are_no_words(words):
+def test_a_kind_that_is_not_in_training_is_unknown_and_names_are_not_words(words):
     assert words.encode(["new", "york"]) == [UNKNOWN_ID]
     assert len(words) == len(SPECIALS) + len({"rivers", "in", "stateid", "new", "cities", "of", "cityid"})
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "c", "d"]), max_size=6)))
-def test_without_names_it_is_a_vocabulary(corpus):
+def test_without_entities_it_equals_a_vocabulary(corpus):
     words, vocabulary = EntityVocabulary.build(corpus, {}), Vocabulary.build(corpus)
     for sentence in corpus:
         assert words.encode(sentence) == vocabulary.encode(sentence)
@@ -55,13 +55,13 @@ def test_without_names_it_is_a_vocabulary(corpus):
         assert words.decode(numbers) == vocabulary.decode(numbers)
 
 
-def test_rare_words_are_cut_off_and_kinds_count_as_words():
+def test_rare_words_are_left_out_and_kinds_count_as_words():
     words = EntityVocabulary.build(QUESTIONS, NAMES, min_frequency=2)
     assert read(words, "rivers in utah") == ["rivers", "<unk>", "<unk>"]
     assert len(EntityVocabulary.build(QUESTIONS, NAMES, max_size=1)) == len(SPECIALS) + 1
 
 
-def test_what_is_saved_is_loaded(words, tmp_path):
+def test_a_saved_vocabulary_is_loaded(words, tmp_path):
     path = tmp_path / "source.json"
     words.save(path)
     assert EntityVocabulary.load(path) == load_codec(path) == words
@@ -79,7 +79,7 @@ def test_what_is_saved_is_loaded(words, tmp_path):
         {"words": [], "names": {"a": 1}},
     ],
 )
-def test_another_content_is_refused(tmp_path, content):
+def test_other_content_is_an_error(tmp_path, content):
     path = tmp_path / "source.json"
     path.write_text(json.dumps({"format": "permalign named words", "version": 1, "content": content}))
     with pytest.raises(DataError, match="expected"):
@@ -94,7 +94,7 @@ def test_another_content_is_refused(tmp_path, content):
         ([], {" ": "x"}, "have at least one word"),
     ],
 )
-def test_words_and_names_that_repeat_are_refused(tmp_path, words, names, message):
+def test_repeated_words_and_names_are_errors(tmp_path, words, names, message):
     path = tmp_path / "source.json"
     content = {"words": words, "names": names}
     path.write_text(json.dumps({"format": "permalign named words", "version": 1, "content": content}))
@@ -102,6 +102,6 @@ def test_words_and_names_that_repeat_are_refused(tmp_path, words, names, message
         load_codec(path)
 
 
-def test_a_name_is_known_as_a_whole(words):
+def test_a_name_of_several_words_is_one_token(words):
     report = report_unknown(words, [["rivers", "in", "new", "york", "city"], ["new", "york"]])
     assert (report.total, report.unknown, report.most_frequent) == (4, 1, ("new york",))

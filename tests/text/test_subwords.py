@@ -18,7 +18,7 @@ def subwords(request):
     return Subwords.train(CORPUS, 40, algorithm=request.param)
 
 
-def test_sentences_come_back(subwords):
+def test_decoding_restores_sentences(subwords):
     for sentence in [*CORPUS, ["cats", "walkjump", "."], []]:
         numbers = subwords.encode(sentence)
         assert all(UNKNOWN_ID < number < len(subwords) for number in numbers)
@@ -29,37 +29,37 @@ def test_training_is_deterministic(subwords):
     assert Subwords.train(CORPUS, 40) == Subwords.train(CORPUS, 40)
 
 
-def test_what_is_unknown_is_counted(subwords):
+def test_unknown_characters_are_counted(subwords):
     report = report_unknown(subwords, [["the", "猫"]])
     assert report.total == len(subwords.encode(["the", "猫"]))
     assert (report.unknown, report.most_frequent) == (1, ("猫",))
     assert subwords.decode(subwords.encode(["the", "猫"])) == ("the", "<unk>")
 
 
-def test_what_is_saved_is_loaded(subwords, tmp_path):
+def test_saved_subwords_are_loaded(subwords, tmp_path):
     subwords.save(tmp_path / "subwords.json")
     assert Subwords.load(tmp_path / "subwords.json") == load_codec(tmp_path / "subwords.json") == subwords
 
 
-def test_a_vocabulary_that_is_too_small_is_refused():
+def test_a_vocabulary_that_is_too_small_is_an_error():
     with pytest.raises(ValueError, match="could not learn 5 subwords"):
         Subwords.train(CORPUS, 5)
 
 
-def test_nothing_to_learn_from_is_refused():
+def test_training_without_sentences_is_an_error():
     with pytest.raises(ValueError, match="could not learn 40 subwords"):
         Subwords.train([], 40)
 
 
 @pytest.mark.parametrize("content", ["?", "AAAA", 3])
-def test_another_file_is_refused(tmp_path, content):
+def test_another_file_is_an_error(tmp_path, content):
     path = tmp_path / "subwords.json"
     path.write_text(json.dumps({"format": "permalign subwords", "version": 1, "content": content}))
     with pytest.raises(DataError, match="does not hold a SentencePiece model"):
         Subwords.load(path)
 
 
-def test_a_missing_library_is_named(monkeypatch):
+def test_a_missing_library_is_an_error_with_the_command_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(PermalignError, match=r"pip install .permalign\[translation\]"):
         Subwords.train(CORPUS, 40)

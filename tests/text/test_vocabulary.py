@@ -23,7 +23,7 @@ sentences = st.lists(st.lists(words.filter(lambda word: word not in SPECIALS)))
 
 
 @given(sentences)
-def test_what_was_counted_comes_back(corpus):
+def test_decoding_restores_words_of_the_vocabulary(corpus):
     vocabulary = Vocabulary.build(corpus)
     for sentence in corpus:
         numbers = vocabulary.encode(sentence)
@@ -32,7 +32,7 @@ def test_what_was_counted_comes_back(corpus):
 
 
 @given(sentences)
-def test_what_is_saved_is_loaded(tmp_path_factory, corpus):
+def test_a_saved_vocabulary_is_loaded(tmp_path_factory, corpus):
     path = tmp_path_factory.mktemp("vocabulary") / "words.json"
     vocabulary = Vocabulary.build(corpus)
     vocabulary.save(path)
@@ -40,7 +40,7 @@ def test_what_is_saved_is_loaded(tmp_path_factory, corpus):
     assert [file.name for file in path.parent.iterdir()] == ["words.json"]
 
 
-def test_rare_words_are_cut_off_and_ties_are_by_alphabet():
+def test_rare_words_are_left_out_and_ties_are_in_alphabetical_order():
     corpus = [["b", "a", "c"], ["b", "a"], ["d", "b"]]
     assert Vocabulary.build(corpus).tokens == (*SPECIALS, "b", "a", "c", "d")
     assert Vocabulary.build(corpus, min_frequency=2).tokens == (*SPECIALS, "b", "a")
@@ -48,14 +48,14 @@ def test_rare_words_are_cut_off_and_ties_are_by_alphabet():
 
 
 @pytest.mark.parametrize("special", SPECIALS)
-def test_a_special_in_the_text_is_no_special(special):
+def test_a_special_token_in_the_text_is_unknown(special):
     vocabulary = Vocabulary.build([["a", special]])
     assert len(vocabulary) == 5
     assert special not in vocabulary
     assert vocabulary.encode(["a", special]) == [4, UNKNOWN_ID]
 
 
-def test_the_end_is_the_grammars():
+def test_the_end_symbol_is_that_of_grammars():
     assert END == GRAMMAR_END
 
 
@@ -67,14 +67,14 @@ def test_unknown_words_are_counted():
     assert str(report_unknown(vocabulary, [])) == "0 of 0 tokens (0.0%) are unknown"
 
 
-def test_words_must_differ():
+def test_repeated_words_are_an_error():
     with pytest.raises(ValueError, match="but 'a' does not"):
         Vocabulary(["a", "b", "a"])
     with pytest.raises(ValueError, match="but '<pad>' does not"):
         Vocabulary(["<pad>"])
 
 
-def test_numbers_out_of_range_are_refused():
+def test_ids_out_of_range_are_an_error():
     with pytest.raises(ValueError, match="from 0 to 4, found 5"):
         Vocabulary(["a"]).decode([4, 5])
 
@@ -98,7 +98,7 @@ def test_numbers_out_of_range_are_refused():
         (json.dumps({"format": "permalign vocabulary", "version": 1, "content": ["a", "a"]}), "'a' does not"),
     ],
 )
-def test_another_file_is_refused(tmp_path, content, words):
+def test_another_file_is_an_error(tmp_path, content, words):
     path = tmp_path / "words.json"
     path.write_text(content)
     with pytest.raises(DataError, match=words) as caught:
@@ -106,14 +106,14 @@ def test_another_file_is_refused(tmp_path, content, words):
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_a_codec_of_another_kind_is_refused(tmp_path):
+def test_a_codec_of_another_kind_is_an_error(tmp_path):
     path = tmp_path / "words.json"
     path.write_text('{"format": "permalign cipher", "version": 1}')
     with pytest.raises(DataError, match="is not a vocabulary or subwords or named words that"):
         load_codec(path)
 
 
-def test_a_path_that_cannot_be_read_or_written_is_named(tmp_path):
+def test_a_path_that_cannot_be_read_or_written_is_an_error(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         Vocabulary.load(tmp_path / "nothing.json")
     (tmp_path / "file").write_text("")

@@ -1,7 +1,8 @@
-"""Trains one run again and again, each time killed (-9) at another write operation, and resumes it.
+"""Trains a run many times, each time killed (SIGKILL) at another write operation, and resumes it.
 
-Forks, so that torch is loaded once: `python -m tests.training.killed_runs DATA FOLDER EVERY`. Prints how often a run
-was killed, and the places where one that was killed there ended differently from one that was not.
+Usage: `python -m tests.training.killed_runs DATA FOLDER EVERY`. Prints how many runs were killed, and the operations
+after which the result of a killed run differs from that of an uninterrupted one. Processes are forked, so that torch is
+imported only once.
 """
 
 import os
@@ -16,41 +17,41 @@ from permalign.files import PARTIAL
 from permalign.training.launch import resume, train
 
 torch.set_num_threads(1)
-ACTS = ("replace", "fsync", "rmdir")
+OPERATIONS = ("replace", "fsync", "rmdir")
 
 
-def count_acts(limit=None):
-    """Count the acts of writing, and be killed in the middle of one."""
+def count_operations(limit=None):
+    """Count write operations, and kill this process at the operation with number ``limit``."""
     done = 0
 
-    def counting(act):
-        original = getattr(os, act)
+    def counting(operation):
+        original = getattr(os, operation)
 
         def counted(*args, **kwargs):
             nonlocal done
             done += 1
             if done == limit:
-                spoil(args)
+                truncate(args)
                 os.kill(os.getpid(), signal.SIGKILL)
             return original(*args, **kwargs)
 
-        setattr(os, act, counted)
+        setattr(os, operation, counted)
 
-    for act in ACTS:
-        counting(act)
+    for operation in OPERATIONS:
+        counting(operation)
     return lambda: done
 
 
-def spoil(args):
-    """What is about to be made whole is cut to half, as if the kill had come while it was written."""
+def truncate(args):
+    """Truncate the file that is about to be completed, as if the process had been killed while writing it."""
     path = Path(args[0]) if isinstance(args[0], (str, os.PathLike)) else None
     if path is not None and path.name.endswith(PARTIAL):
-        for file in [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]:
+        for file in [path] if path.is_file() else [inner for inner in path.rglob("*") if inner.is_file()]:
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
 def in_child(work):
-    """Do work in a process of its own; returns whether it came to its end."""
+    """Do work in a child process; returns whether the process ended normally."""
     child = os.fork()
     if child == 0:
         try:
@@ -65,7 +66,7 @@ def in_child(work):
     return status == 0
 
 
-def go_on(run, data):
+def train_or_resume(run, data):
     if (run / "config.yaml").exists():
         resume(run, display=SILENT)
     else:
@@ -73,34 +74,34 @@ def go_on(run, data):
 
 
 def main(data, folder, every):
-    train(options(data), folder / "warm", display=SILENT)  # loads all that children would load again
+    train(options(data), folder / "warm", display=SILENT)  # imports what all child processes need
     whole = folder / "whole"
 
     def uninterrupted():
-        acts = count_acts()
+        operations = count_operations()
         train(options(data), whole, display=SILENT)
-        (folder / "acts").write_text(str(acts()))
+        (folder / "operations").write_text(str(operations()))
 
     in_child(uninterrupted)
-    acts = int((folder / "acts").read_text())
+    operations = int((folder / "operations").read_text())
     expected = remains(whole)
     different = []
-    killed_at = range(1, acts + 1, every)
-    for act in killed_at:
-        run = folder / f"killed-{act}"
+    killed_at = range(1, operations + 1, every)
+    for operation in killed_at:
+        run = folder / f"killed-{operation}"
 
-        def killed(act=act, run=run):
-            count_acts(act)
-            go_on(run, data)
+        def killed(operation=operation, run=run):
+            count_operations(operation)
+            train_or_resume(run, data)
 
         if in_child(killed):
-            sys.exit(f"the run was not killed at act {act}")
+            sys.exit(f"the run was not killed at operation {operation}")
         if (run / "metrics.jsonl").exists():
             with (run / "metrics.jsonl").open("a") as file:
                 file.write('{"step": 99, "ki')
-        in_child(lambda run=run: go_on(run, data))
+        in_child(lambda run=run: train_or_resume(run, data))
         if remains(run) != expected:
-            different.append(act)
+            different.append(operation)
     print(len(killed_at), different)
 
 

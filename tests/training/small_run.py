@@ -1,4 +1,4 @@
-"""A run that takes a second, and a way to compare what runs leave behind."""
+"""A run that takes a second, and a function that compares the files of runs."""
 
 import json
 
@@ -11,25 +11,25 @@ SILENT = Display()
 
 
 def write_data(folder, count=60):
-    """Words to be written backwards and in capitals."""
+    """Write examples in which the target is the source in reverse order and in capitals."""
     folder.mkdir(parents=True, exist_ok=True)
-    some = [
+    lines = [
         json.dumps(
             {
-                "source": list(one.source),
-                "target": list(one.target),
+                "source": list(example.source),
+                "target": list(example.target),
                 "split": "dev" if i % 4 == 0 else "train",
             }
         )
-        for i, one in enumerate(examples(count))
+        for i, example in enumerate(examples(count))
     ]
     path = folder / "data.jsonl"
-    path.write_text("".join(line + "\n" for line in some))
+    path.write_text("".join(line + "\n" for line in lines))
     return path
 
 
 def options(data, **training):
-    """A model with noise of all kinds, trained by everything that has something to remember."""
+    """Options with every kind of random noise, and with all features of training that have a state."""
     return {
         "task": {"name": "own", "path": str(data)},
         "model": {
@@ -62,7 +62,7 @@ def options(data, **training):
 
 
 def remains(run):
-    """What a run leaves that does not depend on the clock: bytes of all models and states, and the records."""
+    """All files of a run that do not depend on the time: the bytes of models and states, and the records."""
     binary = {
         str(path.relative_to(run)): path.read_bytes()
         for path in run.rglob("*")

@@ -43,9 +43,9 @@ def test_gradients_are_those_of_one_process_with_the_joined_batch(two_processes)
     model = prepared.model.train()
     (joined,) = Batches(examples, model.source, model.target, 10_000, shuffle=False)
     model.loss(joined).total.backward()
-    found = load_file(folder / "gradients-0.safetensors")
+    gradients = load_file(folder / "gradients-0.safetensors")
     for name, parameter in model.named_parameters():
-        torch.testing.assert_close(found[name], parameter.grad, rtol=0, atol=1e-6)
+        torch.testing.assert_close(gradients[name], parameter.grad, rtol=0, atol=1e-6)
 
 
 def test_all_processes_have_the_same_model_in_the_end(two_processes):

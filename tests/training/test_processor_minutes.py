@@ -11,6 +11,6 @@ def test_a_run_stops_at_the_first_evaluation_after_its_processor_time(tmp_path):
     assert progress.processor_seconds > 0
 
 
-def test_a_run_with_time_enough_makes_all_its_steps(tmp_path):
+def test_a_run_with_enough_time_makes_all_its_steps(tmp_path):
     progress = train(options(write_data(tmp_path), max_cpu_minutes=60), tmp_path / "run", display=SILENT)
     assert progress.finished == "all 12 steps are done"

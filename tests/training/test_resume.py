@@ -30,14 +30,14 @@ def killed_everywhere(folder, every):
     return answer.stdout.split(maxsplit=1)
 
 
-def test_a_run_killed_while_it_writes_ends_like_one_that_was_not(tmp_path):
+def test_a_run_that_is_killed_while_writing_gives_the_same_result(tmp_path):
     kills, different = killed_everywhere(tmp_path, every=13)
     assert int(kills) > 5
     assert different.strip() == "[]"
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_any_act_of_writing_ends_like_one_that_was_not(tmp_path):
+def test_a_run_that_is_killed_at_any_write_gives_the_same_result(tmp_path):
     kills, different = killed_everywhere(tmp_path, every=1)
     assert int(kills) > 80
     assert different.strip() == "[]"
@@ -45,7 +45,7 @@ def test_a_run_killed_at_any_act_of_writing_ends_like_one_that_was_not(tmp_path)
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """200 steps at once, and the config they were started with."""
+    """An uninterrupted run of 200 steps; returns its config and its files."""
     folder = tmp_path_factory.mktemp("whole")
     config = folder / "config.yaml"
     values = options(write_data(folder), max_steps=200, evaluate_every=50, gradient_accumulation_steps=1)
@@ -62,7 +62,7 @@ def wait_for_step(run, step, process):
         time.sleep(0.01)
 
 
-def test_100_steps_a_kill_and_100_more_are_200(uninterrupted, tmp_path):
+def test_a_run_that_is_killed_and_resumed_gives_the_same_result(uninterrupted, tmp_path):
     config, expected = uninterrupted
     run = tmp_path / "run"
     command = [sys.executable, "-m", "permalign.cli", "train"]
@@ -76,7 +76,7 @@ def test_100_steps_a_kill_and_100_more_are_200(uninterrupted, tmp_path):
     assert remains(run) == expected
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(uninterrupted, tmp_path):
+def test_ctrl_c_saves_the_run_and_prints_how_to_resume_it(uninterrupted, tmp_path):
     config, expected = uninterrupted
     run = tmp_path / "run"
     command = [sys.executable, "-m", "permalign.cli", "train", str(config), "--run", str(run)]
@@ -97,14 +97,14 @@ def test_ctrl_c_saves_and_says_how_to_go_on(uninterrupted, tmp_path):
     assert remains(run) == expected
 
 
-def test_a_finished_run_stays_as_it_is(tmp_path):
+def test_resuming_a_finished_run_changes_nothing(tmp_path):
     train(options(write_data(tmp_path)), tmp_path / "run", display=SILENT)
     before = remains(tmp_path / "run")
     assert resume(tmp_path / "run", display=SILENT).finished == "all 12 steps are done"
     assert remains(tmp_path / "run") == before
 
 
-def test_other_data_is_no_way_to_go_on(tmp_path):
+def test_a_run_is_not_resumed_with_other_data(tmp_path):
     train(options(write_data(tmp_path)), tmp_path / "run", display=SILENT)
     write_data(tmp_path, count=59)
     with pytest.raises(DataError, match="other training data"):
@@ -118,7 +118,7 @@ def begun(folder):
     return run
 
 
-def test_other_options_are_no_way_to_go_on_but_data_may_be_moved(tmp_path):
+def test_a_run_is_not_resumed_with_other_options_but_data_may_be_moved(tmp_path):
     run = begun(tmp_path)
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["task"]["path"] = str((tmp_path / "data.jsonl").rename(tmp_path / "moved.jsonl"))
@@ -130,7 +130,7 @@ def test_other_options_are_no_way_to_go_on_but_data_may_be_moved(tmp_path):
     assert resume(run, display=SILENT).step == 12
 
 
-def test_models_that_answer_together_train_by_the_stages_and_go_on(tmp_path, monkeypatch):
+def test_an_ensemble_is_trained_in_stages_and_resumed(tmp_path, monkeypatch):
     values = options(write_data(tmp_path))
     values["model"]["ensemble_size"] = 2
     used = defaultdict(list)
@@ -151,7 +151,7 @@ def test_models_that_answer_together_train_by_the_stages_and_go_on(tmp_path, mon
     assert remains(tmp_path / "cut") == remains(tmp_path / "whole")
 
 
-def test_as_many_processes_go_on_as_began(tmp_path):
+def test_a_run_is_resumed_only_with_the_same_number_of_processes(tmp_path):
     run = begun(tmp_path)
     state = latest_state(run / "state") / "state.json"
     state.write_text(state.read_text().replace('"processes": 1', '"processes": 2'))

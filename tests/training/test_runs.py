@@ -58,10 +58,10 @@ def test_a_run_learns_and_keeps_its_best_model(trained):
     assert progress.best > 50
 
 
-def test_the_folder_has_all_that_is_promised(trained):
+def test_the_folder_has_all_documented_files(trained):
     run, _, _ = trained
-    found = {path.name for path in run.iterdir()}
-    assert found == {
+    names = {path.name for path in run.iterdir()}
+    assert names == {
         "config.yaml", "environment.json", "metrics.jsonl", "events",
         "model", "checkpoints", "state", "predictions", ".lock",
     }  # fmt: skip
@@ -77,7 +77,7 @@ def test_dev_predictions_are_the_best_models(trained):
     assert 100 * sum(answer.correct for answer in answers) / len(answers) == pytest.approx(progress.best)
 
 
-def test_nothing_that_is_loaded_is_pickled(trained):
+def test_no_file_that_is_loaded_is_a_pickle(trained):
     files = [
         path for path in trained[0].rglob("*") if path.is_file() and not {"events", ".lock"} & set(path.parts)
     ]
@@ -99,7 +99,7 @@ def test_tensorboard_reads_the_events(trained):
     assert [event.step for event in events.Scalars("dev/exact_match")] == [50, 100, 150]
 
 
-def test_a_run_is_not_overwritten_without_being_asked(trained):
+def test_a_run_is_not_overwritten_by_default(trained):
     run, data, _ = trained
     before = (run / "metrics.jsonl").read_text()
     with pytest.raises(PermalignError, match=r"already contains a run. Resume it with --resume"):
@@ -107,7 +107,7 @@ def test_a_run_is_not_overwritten_without_being_asked(trained):
     assert (run / "metrics.jsonl").read_text() == before
 
 
-def test_what_is_no_run_is_never_overwritten(tmp_path):
+def test_a_folder_that_is_not_a_run_is_never_overwritten(tmp_path):
     data = write_data(tmp_path)
     with pytest.raises(PermalignError, match="is not a run"):
         train(options(data), tmp_path, overwrite=True, display=SILENT)
@@ -115,7 +115,7 @@ def test_what_is_no_run_is_never_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("config", ["name: mine\n", "task: {name: arithmetic}\ntraining: {max_steps: 1}\n"])
-def test_a_config_alone_makes_no_run(tmp_path, config):
+def test_a_config_alone_is_not_a_run(tmp_path, config):
     data = write_data(tmp_path / "project" / "model")
     (tmp_path / "project" / "config.yaml").write_text(config)
     with pytest.raises(PermalignError, match="is not a run"):
@@ -132,7 +132,7 @@ def test_a_run_is_trained_by_one_process_at_a_time(trained):
     assert resume(run, display=SILENT).step == 150
 
 
-def test_overwriting_begins_anew(tmp_path):
+def test_overwriting_starts_from_the_beginning(tmp_path):
     data = write_data(tmp_path)
     for steps in (8, 4):
         train(options(data, max_steps=steps, stages=[]), tmp_path / "run", overwrite=True, display=SILENT)
@@ -145,11 +145,13 @@ def test_overwriting_begins_anew(tmp_path):
 def test_the_average_is_the_mean_of_the_kept_models(trained, tmp_path):
     run, _, progress = trained
     mean = average([run], tmp_path / "mean").state_dict()
-    kept = [Transducer.from_pretrained(run / "checkpoints" / f"step-{step:07d}") for step, _ in progress.kept]
-    assert len(kept) == 3
+    models = [
+        Transducer.from_pretrained(run / "checkpoints" / f"step-{step:07d}") for step, _ in progress.kept
+    ]
+    assert len(models) == 3
     for name, tensor in Transducer.from_pretrained(tmp_path / "mean").state_dict().items():
         assert torch.equal(tensor, mean[name])
-        expected = sum(model.state_dict()[name] for model in kept) / 3
+        expected = sum(model.state_dict()[name] for model in models) / 3
         torch.testing.assert_close(tensor, expected)
 
 
@@ -158,7 +160,7 @@ def test_an_ensemble_holds_all_models(trained, tmp_path):
     folders = [run / "checkpoints" / "step-0000050", run / "checkpoints" / "step-0000100"]
     models = [Transducer.from_pretrained(folder) for folder in folders]
     examples = get_task("own", path=data).examples("iid/dev")[:10]
-    pair = [one.source for one in examples], [one.target for one in examples]
+    pair = [example.source for example in examples], [example.target for example in examples]
     both = ensemble(folders, tmp_path / "both")
     expected = torch.tensor([model.score(*pair) for model in models]).logsumexp(0) - torch.tensor(2.0).log()
     torch.testing.assert_close(torch.tensor(both.score(*pair)), expected)
@@ -172,7 +174,7 @@ def test_an_ensemble_holds_all_models(trained, tmp_path):
         average([tmp_path / "both", folders[0]], tmp_path / "mean")
 
 
-def test_models_with_other_vocabularies_are_no_ensemble(trained, tmp_path):
+def test_models_with_other_vocabularies_cannot_form_an_ensemble(trained, tmp_path):
     run, _, _ = trained
     model = Transducer.from_pretrained(run)
     Transducer(model.options, model.target, model.source).save_pretrained(tmp_path / "swapped")
@@ -180,7 +182,7 @@ def test_models_with_other_vocabularies_are_no_ensemble(trained, tmp_path):
         ensemble([run / "model", tmp_path / "swapped"], tmp_path / "both")
 
 
-def test_an_average_of_one_is_refused(trained, tmp_path):
+def test_a_single_model_cannot_be_averaged(trained, tmp_path):
     run, _, _ = trained
     with pytest.raises(ConfigError, match=r"at least two models are needed, but .*model is only one"):
         average([run / "model"], tmp_path / "mean")
@@ -199,8 +201,8 @@ def test_a_tagging_head_needs_outputs_as_long_as_their_sources(tmp_path):
         prepare(RunOptions.parse(values))
 
 
-def test_examples_that_the_inverse_model_cannot_write(tmp_path):
-    """Refused by name, or counted; and refused in any case if there are no others."""
+def test_examples_that_the_inverse_model_cannot_generate(tmp_path):
+    """They are an error, or are skipped and counted; if there are no other examples, they are always an error."""
     data = write_data(tmp_path)
     data.write_text(data.read_text() + '{"source": "a b a b", "target": "A", "split": "train"}\n')
     values = options(data, stages=[])
@@ -226,7 +228,7 @@ def test_examples_that_the_inverse_model_cannot_write(tmp_path):
         prepare(RunOptions.parse(values))
 
 
-def test_examples_with_overlong_targets_are_refused_or_skipped(tmp_path):
+def test_examples_with_overlong_targets_are_an_error_or_skipped(tmp_path):
     data = write_data(tmp_path)
     data.write_text(data.read_text() + '{"source": "a", "target": "A A", "split": "train"}\n')
     values = options(data, stages=[])
@@ -252,7 +254,7 @@ def test_examples_with_overlong_targets_are_refused_or_skipped(tmp_path):
     assert "skipped 1 training examples whose targets are too long for segments" in said
 
 
-def test_overlong_targets_only_are_refused_in_any_case(tmp_path):
+def test_it_is_always_an_error_if_all_targets_are_overlong(tmp_path):
     data = tmp_path / "data.jsonl"
     data.write_text(
         '{"source": "a", "target": "A A", "split": "train"}\n{"source": "a", "target": "A", "split": "dev"}\n'
@@ -265,17 +267,17 @@ def test_overlong_targets_only_are_refused_in_any_case(tmp_path):
         prepare(RunOptions.parse(values))
 
 
-def test_an_example_larger_than_a_batch_names_the_option(tmp_path):
+def test_an_example_larger_than_a_batch_is_an_error_that_names_the_option(tmp_path):
     with pytest.raises(ConfigError, match=r"training.max_tokens: example"):
         prepare(RunOptions.parse(options(write_data(tmp_path), max_tokens=3)))
 
 
-def test_a_metric_the_task_lacks_is_named_before_training(tmp_path):
+def test_a_metric_that_the_task_lacks_is_an_error_before_training(tmp_path):
     with pytest.raises(ConfigError, match=r"training.metric: unknown metric of own 'bleu'"):
         prepare(RunOptions.parse(options(write_data(tmp_path), metric="bleu")))
 
 
-def test_a_metric_that_no_data_has_is_named_before_data_is_read(tmp_path):
+def test_an_unknown_metric_is_an_error_before_data_is_read(tmp_path):
     with pytest.raises(ConfigError, match=r"did you mean 'exact_match'"):
         prepare(RunOptions.parse(options(tmp_path / "nowhere.jsonl", metric="exact_mach")))
 
@@ -301,7 +303,7 @@ def test_subwords_are_learned_where_asked_for(tmp_path):
     assert len(model.target) == 3 + 4  # with the specials
 
 
-def test_a_vocabulary_without_words_is_refused(tmp_path):
+def test_a_vocabulary_without_words_is_an_error(tmp_path):
     values = {**options(write_data(tmp_path)), "text": {"target": {"min_frequency": 1000}}}
     with pytest.raises(ConfigError, match="Lower min_frequency"):
         prepare(RunOptions.parse(values))
@@ -314,7 +316,7 @@ def test_patience_ends_a_run_early(tmp_path):
     assert progress.finished == "exact_match has not improved for 2 evaluations"
 
 
-def test_epochs_and_steps_end_with_what_comes_first(tmp_path):
+def test_training_ends_at_the_first_of_epochs_and_steps(tmp_path):
     data = write_data(tmp_path)  # 45 examples, 6 batches of at most 8
     values = options(data, max_steps=1000, max_epochs=3, gradient_accumulation_steps=2)
     parsed = RunOptions.parse(values)
@@ -322,7 +324,7 @@ def test_epochs_and_steps_end_with_what_comes_first(tmp_path):
     assert prepare(parsed).total_steps(parsed, processes=2) == 5
 
 
-def test_the_best_are_kept_and_of_equals_the_later():
+def test_the_best_checkpoints_are_kept_and_later_ones_win_ties():
     progress = Progress()
     for step, score in enumerate([50.0, 80.0, 70.0, 80.0], 1):
         progress.step = step
@@ -350,19 +352,19 @@ def test_entities_are_part_of_the_fingerprint_of_the_data(data_dir, monkeypatch)
     assert prepare(options).data != before
 
 
-def test_a_task_without_entities_has_none_to_link(tmp_path):
+def test_entity_linking_needs_a_task_with_entities(tmp_path):
     values = options(write_data(tmp_path)) | {"text": {"source": {"link_entities": True}}}
     with pytest.raises(ConfigError, match=r"text\.source\.link_entities: the task own has no entities"):
         prepare(RunOptions.parse(values))
 
 
-def test_a_model_that_reads_names_takes_any_name_and_needs_no_data_for_it(data_dir, tmp_path, monkeypatch):
+def test_a_model_with_entity_linking_knows_all_names_without_the_data(data_dir, tmp_path, monkeypatch):
     settings = ["text.source.link_entities=true", f"task.data_dir={data_dir}"]
     prepared = prepare(load_experiment("geoquery/exact", settings))
     prepared.model.save_pretrained(tmp_path / "model")
     monkeypatch.setenv("PERMALIGN_DATA", str(tmp_path / "nowhere"))
     model = Transducer.from_pretrained(tmp_path / "model").eval()
     known, other = (f"what rivers run through {name} ?" for name in ("texas", "south dakota"))
-    one, two = model.predict([known, other], explain=True)
-    assert (one.tokens, one.score) == (two.tokens, two.score)
-    assert two.explanation.source == ("what", "rivers", "run", "through", "south dakota", "?")
+    first, second = model.predict([known, other], explain=True)
+    assert (first.tokens, first.score) == (second.tokens, second.score)
+    assert second.explanation.source == ("what", "rivers", "run", "through", "south dakota", "?")

@@ -16,7 +16,7 @@ def config(tmp_path):
     return str(path)
 
 
-def test_a_search_goes_on_and_writes_what_train_takes(config, tmp_path):
+def test_a_search_is_resumed_and_writes_options_that_can_be_trained(config, tmp_path):
     ranges = [
         "training.learning_rate=0.001:0.1:log",
         "model.head.context=full,1,2",
@@ -35,7 +35,7 @@ def test_a_search_goes_on_and_writes_what_train_takes(config, tmp_path):
     assert (tmp_path / "tune" / "study.db").exists()
 
 
-def test_a_trial_that_was_stopped_does_not_count(config, tmp_path, monkeypatch):
+def test_an_interrupted_trial_does_not_count(config, tmp_path, monkeypatch):
     def stopped(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -52,7 +52,7 @@ def test_a_trial_that_was_stopped_does_not_count(config, tmp_path, monkeypatch):
     assert best.exists()
 
 
-def test_what_optuna_refuses_is_told_plainly(config, tmp_path):
+def test_errors_of_optuna_are_explained(config, tmp_path):
     with pytest.raises(ConfigError, match="'nowhere' cannot be used as a database"):
         tune(config, tmp_path / "tune", storage="nowhere")
     tune(config, tmp_path / "tune", ranges=["model.head.hidden_size=4,8"], trials=1)
@@ -70,7 +70,7 @@ def test_numbers_are_read_in_any_notation():
             Range.parse(text)
 
 
-def test_a_trial_that_falls_behind_is_ended():
+def test_a_trial_that_falls_behind_is_pruned():
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(n_startup_trials=1))
     study.add_trial(
         optuna.trial.create_trial(
@@ -84,12 +84,12 @@ def test_a_trial_that_falls_behind_is_ended():
 
 
 @pytest.mark.parametrize("experiment", ["arithmetic/sinkhorn", "geoquery/hard", "geoquery/ssnt", "scan/soft"])
-def test_default_ranges_are_of_options_the_model_has(experiment):
+def test_default_ranges_are_for_options_that_the_model_has(experiment):
     ranges = [Range.parse(text) for text in default_ranges(load_experiment(experiment))]
-    for one in ranges:
-        for value in one.choices or (one.low, one.high):
-            load_experiment(experiment, [f"{one.option}={value}"])
-    searched = {one.option for one in ranges}
+    for dimension in ranges:
+        for value in dimension.choices or (dimension.low, dimension.high):
+            load_experiment(experiment, [f"{dimension.option}={value}"])
+    searched = {dimension.option for dimension in ranges}
     assert ("model.reorderer.temperature" in searched) == (
         experiment in ("arithmetic/sinkhorn", "geoquery/hard")
     )
@@ -105,6 +105,6 @@ def test_default_ranges_are_of_options_the_model_has(experiment):
         ("training.lerning_rate=0.1:1.0", "did you mean training.learning_rate"),
     ],
 )
-def test_wrong_ranges_are_named(config, tmp_path, text, message):
+def test_invalid_ranges_are_errors(config, tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         tune(config, tmp_path / "tune", ranges=[text], trials=1)

@@ -1,4 +1,4 @@
-"""Trains in several processes, and keeps the gradients of the first update: `-m tests.training.two_processes DATA DIR`.
+"""Trains in several processes, and saves the gradients of the first update: `-m tests.training.two_processes DATA DIR`.
 
 Each process writes its final parameters as well, to see that all have the same.
 """
@@ -17,7 +17,7 @@ torch.set_num_threads(1)
 
 
 def without_noise(data, **training):
-    """Options with which gradients can be compared: no dropout, no samples, no clipping, all parts moving."""
+    """Options without dropout, samples and clipping, so that gradients can be compared."""
     training = {"gradient_accumulation_steps": 1, **training}
     values = options(data, clip_grad_norm=None, stages=[], reorderer_first={}, **training)
     encoder = {"hidden_size": 8, "dropout": 0.0}
@@ -31,19 +31,20 @@ def without_noise(data, **training):
 
 
 def main(data, folder):
-    kept = []
+    gradients = []
 
     class Keeping(session.Session):
         def trains_only_reorderer(self, step):  # called when all gradients are computed
-            if not kept:
-                kept.append({name: one.grad.clone() for name, one in self.core.named_parameters()})
+            if not gradients:
+                named = self.core.named_parameters()
+                gradients.append({name: parameter.grad.clone() for name, parameter in named})
             return super().trains_only_reorderer(step)
 
-    def run(sitting):
-        loop_run(sitting)
-        rank = sitting.accelerator.process_index
-        save_file(kept[0], folder / f"gradients-{rank}.safetensors")
-        save_file(dict(sitting.core.state_dict()), folder / f"final-{rank}.safetensors")
+    def run(current):
+        loop_run(current)
+        rank = current.accelerator.process_index
+        save_file(gradients[0], folder / f"gradients-{rank}.safetensors")
+        save_file(dict(current.core.state_dict()), folder / f"final-{rank}.safetensors")
 
     import permalign.training.launch as running
 

@@ -81,7 +81,7 @@ def compare(
             comparisons = significance.compare(
                 *predictions,
                 translation=all(is_translation(run.task) for run in runs),
-                test="bootstrap" if bootstrap else "randomisation",
+                test="bootstrap" if bootstrap else "randomization",
                 resamples=resamples,
             )
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Accuracy broken down by source length or by depth."""
+"""Break metrics down by source length or by depth."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from permalign.evaluation.metrics import compute_metrics
 from permalign.tasks.base import Example, Task
 
 Measure = Callable[[Example], int]
+"""A function that returns the size of an example."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,10 @@ class Group:
 
 
 def size_measure(task: Task, by: str) -> Measure:
-    """A function from an example to its ``length`` (in source tokens) or its ``depth``.
+    """Return the function that measures the ``length`` (in source tokens) or the ``depth`` of an example.
 
-    The depth of an example is ``meta["depth"]`` if the task provides it, else the depth of its target's program.
+    The depth of an example is ``meta["depth"]`` if the task provides it, and otherwise the depth of the program that is
+    its target.
 
     Raises:
         ValueError: ``by`` is neither ``length`` nor ``depth``.
@@ -66,7 +68,7 @@ def breakdown(
     translation: bool = False,
     max_groups: int = 12,
 ) -> tuple[Group, ...]:
-    """Group predictions by size into at most ``max_groups`` ranges of equal width; empty groups are left out.
+    """Group predictions by size, in at most ``max_groups`` ranges of equal width; empty groups are left out.
 
     >>> examples = [Example(("w",) * length, ("x",), str(length)) for length in (1, 2, 2, 4)]
     >>> predictions = [JudgedPrediction(example, ("x",), 0.0, len(example.source) < 3) for example in examples]
@@ -78,7 +80,7 @@ def breakdown(
         raise ValueError(f"max_groups is {max_groups}, but must be at least 1.")
     sizes = [measure(prediction.example) for prediction in predictions]
     if not sizes:
-        raise ValueError("predictions is empty; give at least one.")
+        raise ValueError("predictions is empty; expected at least one.")
     smallest = min(sizes)
     width = -(-(max(sizes) - smallest + 1) // max_groups)
     members: dict[int, list[JudgedPrediction]] = {}

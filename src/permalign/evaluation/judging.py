@@ -1,4 +1,4 @@
-"""Predictions judged by their task: exact match, execution, well-formedness."""
+"""Judge predictions: exact match, execution and well-formedness."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,15 +18,16 @@ class Executes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JudgedPrediction:
-    """A model's output for an example, and how the task judges it.
+    """A model's output for an example, and how its task judges it.
 
     Attributes:
         example: the example.
         tokens: the tokens of the output.
         score: the log-probability of the output; -inf if the constraint allowed none.
         correct: whether the task accepts the output (exact match).
-        executes_right: whether executing it gives the target's result; None if the task cannot execute programs.
-        well_formed: whether the task's grammar accepts it; None if the task has no grammar.
+        executes_right: whether executing the output gives the same result as executing the target; None if the task
+            cannot execute programs.
+        well_formed: whether the output is a program of the task's grammar; None if the task has no grammar.
     """
 
     example: Example
@@ -38,22 +39,22 @@ class JudgedPrediction:
 
     @property
     def text(self) -> str:
-        """The output's tokens joined by spaces, as in files and for BLEU."""
+        """The tokens of the output, joined by spaces."""
         return " ".join(self.tokens)
 
     @property
     def reference(self) -> str:
-        """The target's tokens joined by spaces."""
+        """The tokens of the target, joined by spaces."""
         return " ".join(self.example.target)
 
 
 def judge(
     task: Task, example: Example, tokens: Sequence[str], score: float, *, execute: bool = True
 ) -> JudgedPrediction:
-    """Judge an output.
+    """Judge an output for an example.
 
     Raises:
-        DataError: the database needed for execution is missing; ``execute=False`` skips execution.
+        DataError: the database that programs are executed on is missing; pass ``execute=False`` to skip execution.
     """
     output = tuple(tokens)
     executes = executes_right(task, example, output) if execute and isinstance(task, Executes) else None

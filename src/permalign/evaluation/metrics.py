@@ -3,9 +3,9 @@
 ``exact_match``
     The share of predictions that are entirely correct.
 ``token_accuracy``
-    Output and target are aligned from the left; a pair has as many positions as the longer of the two. The metric
-    is the share of all positions of all pairs at which both have the same token. So missing and superfluous tokens
-    count as wrong, and long examples weigh more.
+    The share of positions at which output and target have the same token. An example has as many positions as the
+    longer of output and target, so that missing and superfluous tokens count as wrong. The positions of all examples
+    are counted together, so that long examples have more weight.
 ``execution_accuracy``
     The share of predictions whose execution gives the target's result. A prediction that cannot be parsed or
     executed is wrong.
@@ -25,7 +25,7 @@ TRANSLATION_METRICS: tuple[TranslationMetric, ...] = ("bleu", "chrf")
 
 
 def main_metric(task: Task) -> str:
-    """The metric that models are compared by: ``bleu`` for translation, else ``exact_match``.
+    """The metric by which models are compared: ``bleu`` for translation, otherwise ``exact_match``.
 
     >>> from permalign.tasks.registry import get_task
     >>> main_metric(get_task("geoquery")), main_metric(get_task("en-ja"))
@@ -42,14 +42,14 @@ def is_translation(task: Task) -> bool:
 def compute_metrics(
     predictions: Sequence[JudgedPrediction], *, translation: bool = False
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """All metrics that apply, in reading order, and the signatures of sacrebleu's metrics.
+    """Compute all metrics that apply; returns the metrics, and the sacrebleu signatures of BLEU and chrF, by name.
 
     Args:
         predictions: the judged predictions, at least one.
         translation: whether to compute BLEU and chrF.
     """
     if not predictions:
-        raise ValueError("predictions is empty; give at least one.")
+        raise ValueError("predictions is empty; expected at least one.")
     metrics = {
         "exact_match": share([prediction.correct for prediction in predictions]),
         "token_accuracy": token_accuracy(predictions),
@@ -82,7 +82,7 @@ def share(judgements: Sequence[bool]) -> float:
 
 
 def token_accuracy(predictions: Sequence[JudgedPrediction]) -> float:
-    """The share of positions with the right token, in percent; see the module's docstring.
+    """The share of positions with the correct token, in percent; see the docstring of the module.
 
     >>> from permalign.tasks.base import Example
     >>> example = Example(("x",), ("a", "b", "c"), "0")
@@ -90,9 +90,9 @@ def token_accuracy(predictions: Sequence[JudgedPrediction]) -> float:
     >>> token_accuracy([JudgedPrediction(example, output, 0.0, False) for output in outputs])
     71.42857142857143
     """
-    right = positions = 0
+    correct = positions = 0
     for prediction in predictions:
         target = prediction.example.target
-        right += sum(token == expected for token, expected in zip(prediction.tokens, target, strict=False))
+        correct += sum(token == expected for token, expected in zip(prediction.tokens, target, strict=False))
         positions += max(len(prediction.tokens), len(target))
-    return 100.0 * right / max(positions, 1)
+    return 100.0 * correct / max(positions, 1)

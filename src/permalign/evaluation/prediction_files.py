@@ -1,4 +1,4 @@
-"""Files of predictions: JSON lines, and plain text for other tools."""
+"""Read and write files of predictions, as JSON lines, and as plain text for other tools."""
 
 import json
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ JUDGEMENTS = ("executes_right", "well_formed")
 
 
 def write_predictions(path: str | Path, report: Report) -> None:
-    """Atomically write one JSON object per line: id, source, target, output, score and judgements."""
+    """Write one JSON object per line, with id, source, target, output, score and judgements; the write is atomic."""
     write_lines(Path(path), (prediction_line(prediction) for prediction in report.predictions))
 
 
 def prediction_line(prediction: JudgedPrediction) -> str:
-    """One prediction as a line of JSON without the line end; a score of -inf becomes null.
+    """Write a prediction as a line of JSON, without the line end; a score of -inf becomes null.
 
     >>> prediction_line(JudgedPrediction(Example(("a", "b"), ("x",), "7"), ("x",), -0.5, True))
     '{"id": "7", "source": ["a", "b"], "target": ["x"], "output": ["x"], "score": -0.5, "correct": true}'
@@ -45,7 +45,7 @@ def prediction_line(prediction: JudgedPrediction) -> str:
 
 
 def read_predictions(path: str | Path) -> tuple[JudgedPrediction, ...]:
-    """Read a file that `write_predictions` wrote; any other line raises a `DataError` that names it."""
+    """Read a file that `write_predictions` wrote; an invalid line raises a `DataError` that gives its number."""
     predictions = tuple(_prediction(text, Path(path), number) for number, text in read_text(path).lines)
     if not predictions:
         raise DataError("the file has no predictions.", path)

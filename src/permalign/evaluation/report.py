@@ -1,4 +1,4 @@
-"""Evaluate a model on examples: judged predictions and their metrics."""
+"""Evaluate a model on examples: predict and judge outputs, and compute metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ class Report:
 
     Attributes:
         metrics: the metrics that apply to the task, in percent, by name; see `permalign.evaluation.metrics`.
-        signatures: the sacrebleu signature of each of its metrics, by name.
+        signatures: the sacrebleu signatures of BLEU and chrF, by the name of the metric.
         predictions: the judged prediction for each example, in the order of the examples.
-        notes: remarks for whoever compares results, such as a metric that had to be left out.
+        notes: remarks that matter when results are compared, such as a metric that had to be left out.
     """
 
     metrics: dict[str, float]
@@ -42,7 +42,7 @@ def evaluate(
 ) -> Report:
     """Predict an output for each example, and judge it.
 
-    The model stays in the mode (training or evaluation) it is in.
+    The mode of the model (training or evaluation) is not changed.
 
     Args:
         model: the model to evaluate.
@@ -57,7 +57,7 @@ def evaluate(
         ValueError: there are no examples, or ``constrained`` is set and the task has no grammar.
     """
     if not examples:
-        raise ValueError("examples is empty; give at least one.")
+        raise ValueError("examples is empty; expected at least one.")
     if constrained and task.grammar is None:
         raise ValueError(
             f"{task.name} has no grammar that could constrain the outputs. Leave out constrained."
@@ -79,7 +79,7 @@ def evaluate(
 
 
 def make_report(task: Task, outputs: Sequence[tuple[Example, Sequence[str], float]]) -> Report:
-    """Judge outputs of any origin, given as triples of example, output tokens and score."""
+    """Judge outputs, which are given as triples of example, output tokens and score, and compute their metrics."""
     notes = list(_missing_for_execution(task, outputs))
     predictions = tuple(judge(task, *output, execute=not notes) for output in outputs)
     metrics, signatures = compute_metrics(predictions, translation=is_translation(task))
@@ -89,7 +89,7 @@ def make_report(task: Task, outputs: Sequence[tuple[Example, Sequence[str], floa
 def _missing_for_execution(
     task: Task, outputs: Sequence[tuple[Example, Sequence[str], float]]
 ) -> tuple[str, ...]:
-    """A note if programs cannot be executed because a database is missing; all other metrics still apply."""
+    """A note if programs cannot be executed because a database is missing, so that a metric is left out."""
     if isinstance(task, Executes) and outputs:
         example = outputs[0][0]
         try:

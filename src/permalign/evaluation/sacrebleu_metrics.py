@@ -1,9 +1,9 @@
 """BLEU and chrF, computed by sacrebleu.
 
-All corpora here are tokenised (Japanese by KyTea, English by its dataset's own rules, in lower case), and models
-produce such tokens. Text is therefore tokens joined by spaces, which sacrebleu must not tokenise again: its
-signature says ``tok:none``, its command line ``--tokenize none``. Such a BLEU compares systems on the same tokens,
-but not with a BLEU on detokenised text.
+All corpora are tokenised (Japanese by KyTea, English by the rules of each dataset, in lower case), and models produce
+such tokens. Scores are computed on tokens joined by spaces, which sacrebleu must not tokenise again: its signature says
+``tok:none``, which is ``--tokenize none`` on its command line. Such a BLEU can be compared between systems with the
+same tokens, but not with a BLEU on detokenised text.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def corpus_score(metric: TranslationMetric, outputs: Sequence[str], references: 
     """
     if len(outputs) != len(references):
         raise ValueError(
-            f"there are {len(outputs)} outputs but {len(references)} references; give one reference per output."
+            f"there are {len(outputs)} outputs but {len(references)} references; expected one reference per output."
         )
     scorer = make_metric(metric)
     score = scorer.corpus_score(list(outputs), [list(references)])
@@ -39,16 +39,16 @@ def corpus_score(metric: TranslationMetric, outputs: Sequence[str], references: 
 
 
 def make_metric(metric: TranslationMetric) -> Any:
-    """The sacrebleu object for a metric, with the settings used throughout permalign."""
+    """Create the sacrebleu object of a metric, with the settings that are used throughout permalign."""
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise PermalignError('BLEU and chrF need sacrebleu: pip install "permalign[training]".') from None
-    # force: the text is tokenised on purpose, so sacrebleu need not warn
+    # With force, sacrebleu does not warn that the text is tokenised, which is intended.
     return BLEU(tokenize="none", force=True) if metric == "bleu" else CHRF()
 
 
 def sacrebleu_command(references: Path, outputs: Path) -> str:
-    """The command that reproduces the scores with sacrebleu itself."""
+    """The command of sacrebleu that computes the same scores."""
     return f"sacrebleu {references} -i {outputs} -m bleu chrf --tokenize none --force -w 2"

@@ -1,19 +1,19 @@
-"""Significance tests: whether one system is better than another, or only luckier.
+"""Significance tests: whether the difference between two systems could be due to chance.
 
-Right and wrong predictions are compared by a **paired permutation test**. If two systems were equally good, it would
-not matter which of them made which of the two predictions for an example. So let d_i be the difference of the
-systems on example i and T = sum_i d_i; under the null hypothesis every choice of signs s in {-1, 1}^n gives an
-equally probable T(s) = sum_i s_i d_i, and
+Exact match and execution accuracy are compared by a **paired permutation test**. Under the null hypothesis that both
+systems are equally good, their predictions for an example can be exchanged. Let d_i be the difference of the systems on
+example i, and T = sum_i d_i. Under the null hypothesis, all choices of signs s in {-1, 1}^n are equally probable, and
+with T(s) = sum_i s_i d_i the p-value is
 
-    p = P(|T(s)| >= |T|),
+    p = P(|T(s)| >= |T|).
 
-computed by scipy: exactly if there are few enough choices, else from random ones. If systems have several seeds,
-d_i is the difference of the means over seeds. So the test is about the examples (does the difference hold for other
-examples of the kind?), and the standard deviation about the seeds (does it hold for other seeds?). Examples with
-d_i = 0 change nothing and are left out.
+It is computed by scipy, exactly if there are few enough choices of signs, and otherwise from random ones. If systems
+have several seeds, d_i is the difference of the means over seeds. So the test says whether the difference would hold
+for other examples, and the standard deviation over seeds whether it would hold for other seeds. Examples with d_i = 0
+do not change T(s), and are left out.
 
-BLEU and chrF are not means over examples; for them sacrebleu provides paired approximate randomisation and a paired
-bootstrap. The i-th seed of one system is compared with the i-th seed of the other.
+BLEU and chrF are not means over examples. For them, sacrebleu provides paired approximate randomization and a paired
+bootstrap; the i-th seed of one system is compared with the i-th seed of the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,9 @@ from permalign.evaluation.metrics import TRANSLATION_METRICS, compute_metrics
 from permalign.evaluation.sacrebleu_metrics import TranslationMetric, make_metric
 
 System = Sequence[Sequence[JudgedPrediction]]
-"""The predictions of each seed of a system for the same examples."""
+"""For each seed of a system, its predictions for the same examples."""
 
-TranslationTest = Literal["randomisation", "bootstrap"]
+TranslationTest = Literal["randomization", "bootstrap"]
 JUDGEMENT_OF: Mapping[str, Callable[[JudgedPrediction], bool | None]] = {
     "exact_match": lambda prediction: prediction.correct,
     "execution_accuracy": lambda prediction: prediction.executes_right,
@@ -65,8 +65,8 @@ class Comparison:
 
     Attributes:
         metric: the name of the metric.
-        first: the first system's values.
-        second: the second system's values.
+        first: the values of the first system.
+        second: the values of the second system.
         p_values: a single p-value, or one per pair of seeds for BLEU and chrF; empty if no test applies.
         test: the name of the test.
     """
@@ -79,7 +79,7 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """The second system's mean minus the first's, in points."""
+        """The mean of the second system minus that of the first."""
         return self.second.mean - self.first.mean
 
 
@@ -88,7 +88,7 @@ def compare(
     second: System,
     *,
     translation: bool = False,
-    test: TranslationTest = "randomisation",
+    test: TranslationTest = "randomization",
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[Comparison, ...]:
@@ -98,9 +98,10 @@ def compare(
         first: the predictions of each seed of the first system.
         second: the predictions of each seed of the second system, for the same examples.
         translation: whether to compare BLEU and chrF.
-        test: which of sacrebleu's tests to use for them.
-        resamples: the number of random choices of signs (if not all can be tried), and of sacrebleu's resamples.
-        seed: the seed of the permutation test; sacrebleu takes its own from ``SACREBLEU_SEED``.
+        test: the test of sacrebleu to use for BLEU and chrF.
+        resamples: the number of random samples of each test; if there are not more choices of signs, the permutation
+            test tries all of them.
+        seed: the seed of the permutation test; the seed of sacrebleu is the environment variable ``SACREBLEU_SEED``.
 
     Raises:
         ValueError: the predictions are for different examples, or the systems have different numbers of seeds.
@@ -115,17 +116,20 @@ def compare(
     ]
     comparisons = []
     for name in shared:
-        one, other = (Spread(tuple(metrics[name] for metrics in system)) for system in values)
+        first_values, second_values = (
+            Spread(tuple(metrics[name] for metrics in system)) for system in values
+        )
         p_values: tuple[float, ...] = ()
-        how = ""
+        test_name = ""
         if name in JUDGEMENT_OF:
             p_values = (permutation_test(*_judged(first, second, name), resamples=resamples, seed=seed),)
-            how = "paired permutation test"
+            test_name = "paired permutation test"
         elif name in TRANSLATION_METRICS:
             metric: TranslationMetric = "bleu" if name == "bleu" else "chrf"
             p_values = translation_test(metric, first, second, test=test, resamples=resamples)
-            how = f"sacrebleu's paired {'approximate randomisation' if test == 'randomisation' else 'bootstrap'}"
-        comparisons.append(Comparison(name, one, other, p_values, how))
+            kind = "approximate randomization" if test == "randomization" else "bootstrap"
+            test_name = f"sacrebleu's paired {kind}"
+        comparisons.append(Comparison(name, first_values, second_values, p_values, test_name))
     return tuple(comparisons)
 
 
@@ -136,12 +140,12 @@ def permutation_test(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> float:
-    """The two-sided p-value of the paired permutation test; see the module's docstring.
+    """The two-sided p-value of the paired permutation test; see the docstring of the module.
 
     Args:
-        first: for each seed of the first system, whether each prediction is right.
-        second: the same for the second system.
-        resamples: the largest number of choices of signs to try; if 2^n is not larger, all are tried.
+        first: for each seed of the first system, whether each prediction is correct.
+        second: for each seed of the second system, whether each prediction is correct.
+        resamples: the largest number of choices of signs to try; if there are not more, all of them are tried.
         seed: the seed of the random choices.
 
     >>> permutation_test([[True, True, True, True, False]], [[False, False, False, False, False]])
@@ -152,12 +156,12 @@ def permutation_test(
         from scipy.stats import permutation_test as scipy_permutation_test
     except ImportError:
         raise PermalignError('The permutation test needs scipy: pip install "permalign[training]".') from None
-    # Multiplied by both numbers of seeds, means are integers, so that ties are exact.
-    right = [numpy.array(system, dtype=int).sum(0) for system in (first, second)]
-    differences = len(second) * right[0] - len(first) * right[1]
+    # Means are multiplied by both numbers of seeds, which makes them integers, so that ties are found exactly.
+    num_correct = [numpy.array(system, dtype=int).sum(0) for system in (first, second)]
+    differences = len(second) * num_correct[0] - len(first) * num_correct[1]
     differences = differences[differences != 0].astype(float)
     if len(differences) < 2:
-        return 1.0  # a single difference is as far from zero with either sign
+        return 1.0  # a single difference has the same absolute value with either sign
     result = scipy_permutation_test(
         (differences,),
         lambda signed, axis: signed.sum(axis=axis),
@@ -175,14 +179,14 @@ def translation_test(
     first: System,
     second: System,
     *,
-    test: TranslationTest = "randomisation",
+    test: TranslationTest = "randomization",
     resamples: int = RESAMPLES,
 ) -> tuple[float, ...]:
     """sacrebleu's p-value for each pair of seeds; 1 if the outputs are identical."""
     if len(first) != len(second):
         raise ValueError(
             f"one system has {len(first)} seeds and the other {len(second)}, but {metric} compares them in pairs. "
-            "Give the same number of each."
+            "Give both systems the same number of seeds."
         )
     return tuple(_paired_test(metric, *pair, test, resamples) for pair in zip(first, second, strict=True))
 
@@ -196,12 +200,14 @@ def _paired_test(
 ) -> float:
     outputs = [[prediction.text for prediction in predictions] for predictions in (first, second)]
     if outputs[0] == outputs[1]:
-        return 1.0  # sacrebleu counts only differences larger than the observed one, and would return the smallest p
+        return (
+            1.0  # sacrebleu counts only differences above the observed one, and would return the smallest p
+        )
     from sacrebleu.significance import PairedTest
 
     systems: list[tuple[str, Sequence[str]]] = [("first", outputs[0]), ("second", outputs[1])]
     references = [[prediction.reference for prediction in first]]
-    kind = "ar" if test == "randomisation" else "bs"
+    kind = "ar" if test == "randomization" else "bs"
     _, scores = PairedTest(systems, {metric: make_metric(metric)}, references, kind, resamples)()
     (results,) = (results for name, results in scores.items() if name != "System")
     result = results[1]
@@ -213,23 +219,25 @@ def _paired_test(
 def require_same_examples(all_predictions: System) -> None:
     """Raise a `ValueError` unless all predictions are for the same examples in the same order."""
     first = all_predictions[0]
-    for place, predictions in enumerate(all_predictions[1:], start=2):
+    for number, predictions in enumerate(all_predictions[1:], start=2):
         if len(predictions) != len(first):
             raise ValueError(
-                f"run 1 has predictions for {len(first)} examples, but run {place} for {len(predictions)}; only "
+                f"run 1 has predictions for {len(first)} examples, but run {number} for {len(predictions)}; only "
                 "predictions for the same examples can be compared."
             )
-        for one, other in zip(first, predictions, strict=True):
-            if (one.example.source, one.example.target) != (other.example.source, other.example.target):
+        for example, other in (
+            (prediction.example, other.example) for prediction, other in zip(first, predictions, strict=True)
+        ):
+            if (example.source, example.target) != (other.source, other.target):
                 raise ValueError(
-                    f"example {one.example.id} of run 1 is not example {other.example.id} of run {place} "
-                    f"({' '.join(one.example.source)[:60]!r} and {' '.join(other.example.source)[:60]!r}); only "
+                    f"example {example.id} of run 1 is not example {other.id} of run {number} "
+                    f"({' '.join(example.source)[:60]!r} and {' '.join(other.source)[:60]!r}); only "
                     "predictions for the same examples can be compared."
                 )
 
 
 def _judged(first: System, second: System, metric: str) -> list[list[list[bool]]]:
-    """Whether each prediction is right, by system, seed and example."""
+    """Whether each prediction is correct, for each system, seed and example."""
     judgement = JUDGEMENT_OF[metric]
     return [
         [[bool(judgement(prediction)) for prediction in predictions] for predictions in system]

@@ -1,1 +1,1 @@
-"""Tokens as numbers, and numbers in batches."""
+"""Vocabularies, which map tokens to ids, and batches of token ids."""

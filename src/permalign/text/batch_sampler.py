@@ -1,4 +1,4 @@
-"""Bucketing: which examples form a batch, and the order of the batches. Independent of torch."""
+"""Bucketing: group examples of similar length into batches. This module does not import torch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -13,12 +13,12 @@ Lengths = tuple[int, int]
 class BucketSampler:
     """Groups examples of similar length into batches, in an order determined by seed and epoch alone.
 
-    Each epoch shuffles the examples, sorts them by source and target length (ties stay shuffled), cuts the
-    sorted list into batches, and shuffles the batches: O(n log n). A batch takes as many examples as fit: their
-    number times (longest source + longest target) is at most ``max_tokens``, so padding is counted.
+    In each epoch, the examples are shuffled, sorted by source and target length (ties remain shuffled) and divided into
+    batches, and the batches are shuffled: O(n log n). A batch has as many examples as possible such that their number
+    times (longest source + longest target) is at most ``max_tokens``, so padding is counted.
 
-    Iterating yields the rest of the current epoch, then moves on to the next one. The position (seed, epoch,
-    offset) can be saved after any batch; a sampler that loads it continues with the next batch.
+    Iterating yields the remaining batches of the current epoch, and then advances to the next epoch. The position
+    (seed, epoch, offset) can be saved after any batch; a sampler that loads it continues with the next batch.
 
     >>> sampler = BucketSampler([(3, 3), (1, 1), (3, 2), (1, 2)], max_tokens=12, seed=0)
     >>> list(sampler)
@@ -54,17 +54,17 @@ class BucketSampler:
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, but must be at least 1.")
         self._lengths = list(lengths)
-        self._token_budget = max_tokens
+        self._max_tokens = max_tokens
         self._shuffle = shuffle
-        self._maximum_examples = batch_size
-        self._short_to_long = curriculum_epochs
+        self._batch_size = batch_size
+        self._curriculum_epochs = curriculum_epochs
         self.seed = seed
         self.epoch = 0
         self.offset = 0
 
     def __len__(self) -> int:
-        """The number of batches in an epoch; all epochs have the same, since only ties are reordered."""
-        return len(self._cut(sorted(range(len(self._lengths)), key=self._lengths.__getitem__)))
+        """The number of batches in an epoch; it is the same in all epochs, because only ties are reordered."""
+        return len(self._divide(sorted(range(len(self._lengths)), key=self._lengths.__getitem__)))
 
     def __iter__(self) -> Iterator[list[int]]:
         batches = self.batches(self.epoch)
@@ -75,17 +75,18 @@ class BucketSampler:
         self.offset = 0
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """All batches of an epoch, each a list of indices of examples."""
+        """All batches of an epoch; each batch is a list of the indices of its examples."""
         generator = Random(f"{self.seed}/{epoch}")
         indices = list(range(len(self._lengths)))
         if self._shuffle:
             indices = shuffled(indices, generator)
-        batches = self._cut(sorted(indices, key=self._lengths.__getitem__))
-        mixed = self._shuffle and epoch >= self._short_to_long
-        return shuffled(batches, generator) if mixed else batches
+        batches = self._divide(sorted(indices, key=self._lengths.__getitem__))
+        if self._shuffle and epoch >= self._curriculum_epochs:
+            return shuffled(batches, generator)
+        return batches
 
     def state_dict(self) -> dict[str, int | str]:
-        """The position, and a fingerprint of the batches it refers to."""
+        """The position, and a fingerprint of the batches to which it refers."""
         return {
             "seed": self.seed,
             "epoch": self.epoch,
@@ -115,14 +116,14 @@ class BucketSampler:
             )
         self.seed, self.epoch, self.offset = seed, epoch, offset
 
-    def _cut(self, indices: Sequence[int]) -> list[list[int]]:
-        """Cut the examples into batches, filling one after the other."""
+    def _divide(self, indices: Sequence[int]) -> list[list[int]]:
+        """Divide the examples into batches, filling one after the other."""
         batches: list[list[int]] = []
         longest_source = longest_target = 0
         for index in indices:
             source, target = self._lengths[index]
-            wider = max(longest_source, source) + max(longest_target, target)
-            if batches and self._has_room(len(batches[-1]) + 1, wider):
+            new_width = max(longest_source, source) + max(longest_target, target)
+            if batches and self._has_room(len(batches[-1]) + 1, new_width):
                 batches[-1].append(index)
                 longest_source, longest_target = max(longest_source, source), max(longest_target, target)
             else:
@@ -131,15 +132,15 @@ class BucketSampler:
         return batches
 
     def _has_room(self, examples: int, width: int) -> bool:
-        within_limit = self._maximum_examples is None or examples <= self._maximum_examples
-        return within_limit and examples * width <= self._token_budget
+        within_limit = self._batch_size is None or examples <= self._batch_size
+        return within_limit and examples * width <= self._max_tokens
 
     def _fingerprint(self) -> str:
         settings = (
             self._lengths,
-            self._token_budget,
-            self._maximum_examples,
+            self._max_tokens,
+            self._batch_size,
             self._shuffle,
-            self._short_to_long,
+            self._curriculum_epochs,
         )
         return fingerprint([repr(settings).encode()])

@@ -20,8 +20,8 @@ class Batch:
         source_lengths: the lengths of the sources, ``(batch,)``.
         target: the target ids ``(batch, target position)``, padded; without begin and end symbols.
         target_lengths: the lengths of the targets, ``(batch,)``.
-        examples: the examples behind the rows.
-        indices: the index of each example in the whole dataset, to restore its order.
+        examples: the example of each row.
+        indices: the index of each example in the dataset, from which its order can be restored.
     """
 
     source: Tensor
@@ -35,7 +35,7 @@ class Batch:
         return len(self.examples)
 
     def select(self, rows: Tensor) -> "Batch":
-        """Some of the rows, by their indices or a mask; without the examples they were made of."""
+        """Select rows by their indices or by a mask; the result has no ``examples`` and ``indices``."""
         return Batch(
             self.source[rows],
             self.source_lengths[rows],
@@ -46,11 +46,11 @@ class Batch:
         )
 
     def swap_sides(self) -> "Batch":
-        """The same rows with source and target exchanged; without the examples they were made of."""
+        """Exchange source and target; the result has no ``examples`` and ``indices``."""
         return Batch(self.target, self.target_lengths, self.source, self.source_lengths, (), ())
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch with its tensors on another device."""
+        """Move the tensors of the batch to a device."""
         return replace(
             self,
             source=self.source.to(device),
@@ -61,10 +61,10 @@ class Batch:
 
 
 class Batches:
-    """All batches of a dataset; iterating yields the rest of the current epoch of its ``sampler``.
+    """All batches of a dataset; iterating yields the remaining batches of the current epoch of its ``sampler``.
 
     Args:
-        examples: the examples, which are encoded once, here.
+        examples: the examples; they are encoded once, when the object is created.
         source_codec: encodes the sources.
         target_codec: encodes the targets.
         max_tokens: the largest number of tokens in a batch, counting both sides and padding.

@@ -1,4 +1,4 @@
-"""The interface that turns tokens into ids and back, and the JSON files that codecs are saved in."""
+"""The interface of codecs, which turn tokens into ids and back, and the JSON files that they are saved in."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ class Codec(Protocol):
         ...
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """The ids of a sentence, without begin and end symbols; padding never occurs."""
+        """The ids of a sentence, without begin, end and padding symbols."""
         ...
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ class Codec(Protocol):
         ...
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:
-        """The text behind each id that `encode` returns, for display."""
+        """The text that each id of `encode` stands for, for display."""
         ...
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
@@ -87,15 +87,15 @@ def until_end(ids: Iterable[int], vocab_size: int) -> list[int]:
     Raises:
         ValueError: an id is out of range.
     """
-    kept = []
+    decoded_ids = []
     for token_id in ids:
         if not 0 <= token_id < vocab_size:
             raise ValueError(f"ids must be from 0 to {vocab_size - 1}, found {token_id}.")
         if token_id == END_ID:
             break
         if token_id not in (PADDING_ID, BEGIN_ID):
-            kept.append(token_id)
-    return kept
+            decoded_ids.append(token_id)
+    return decoded_ids
 
 
 def write_codec(path: str | Path, kind: str, content: object) -> None:

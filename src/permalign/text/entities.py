@@ -1,4 +1,4 @@
-"""Vocabularies with entity linking: a known name is read as the kind of entity it names."""
+"""Vocabularies with entity linking: the name of a known entity is replaced by its kind."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,10 +9,10 @@ from permalign.text.vocabulary import Vocabulary
 
 
 class EntityVocabulary:
-    """A `Vocabulary` that reads a known name, of one word or several, as one token: the kind of its entity.
+    """A `Vocabulary` that replaces the name of a known entity, of one or more words, by one token: its kind.
 
-    Names are matched from left to right, the longest first. The link cannot be undone: `decode` returns kinds, not
-    names.
+    Names are matched from left to right, and longer names are preferred. The names cannot be restored: `decode` returns
+    kinds.
 
     >>> words = EntityVocabulary.build([["rivers", "in", "new", "york"]], {"new york": "stateid", "utah": "stateid"})
     >>> words.tokenize(["rivers", "in", "utah"]), words.encode(["rivers", "in", "utah"])
@@ -72,8 +72,8 @@ class EntityVocabulary:
         return self._vocabulary.decode(ids)
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:
-        """The words, and the names of entities as they were written."""
-        return [written for written, _ in self._link(tokens)]
+        """The words, and the names of entities as they occur in the sentence."""
+        return [text for text, _ in self._link(tokens)]
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         """The word or kind of each id."""
@@ -101,7 +101,7 @@ class EntityVocabulary:
             raise DataError(str(error), path) from None
 
     def _link(self, tokens: Sequence[str]) -> Iterator[tuple[str, str]]:
-        """Pairs of what is written and what is read: a name and its kind, or the same word twice."""
+        """Yield pairs of text and token: the name of an entity and its kind, or the same word twice."""
         start = 0
         while start < len(tokens):
             for length in range(min(self._max_name_length, len(tokens) - start), 0, -1):

@@ -26,8 +26,8 @@ from permalign.text.codec import (
 class Subwords:
     """A trained SentencePiece model, used like a `Vocabulary`.
 
-    Tokens are joined by spaces before they are split into subwords, and recovered from the spaces. Nothing is
-    normalised, so decoding restores any text without unknown characters.
+    Tokens are joined by spaces before they are split into subwords, so that decoding restores them. Nothing is
+    normalised; only unknown characters cannot be restored.
     """
 
     def __init__(self, model: bytes) -> None:
@@ -45,7 +45,7 @@ class Subwords:
         """Learn a vocabulary of at most ``vocab_size`` subwords, the four special tokens included.
 
         Raises:
-            ValueError: the vocabulary is too small for all characters, or there are no sentences.
+            ValueError: ``vocab_size`` is smaller than the number of characters, or there are no sentences.
         """
         model = io.BytesIO()
         try:
@@ -90,7 +90,7 @@ class Subwords:
         return list(self._processor.encode(" ".join(tokens)))
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
-        """The tokens that the subwords up to the end symbol form."""
+        """The tokens that consist of the subwords up to the end symbol."""
         return tuple(self._processor.decode(until_end(ids, len(self))).split())
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:

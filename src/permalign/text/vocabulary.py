@@ -18,7 +18,7 @@ class Vocabulary:
     ('the', 'cat')
 
     Args:
-        words: distinct words, none of which is one of `SPECIALS`, whose ids come first.
+        words: the words, all different, without the special tokens (`SPECIALS`), which have the first ids.
     """
 
     def __init__(self, words: Iterable[str]) -> None:
@@ -29,14 +29,14 @@ class Vocabulary:
             raise ValueError(
                 f"words must differ from each other and from {SPECIALS}, but {repeated[0]!r} does not."
             )
-        # A text that contains "</s>" must not end a sentence, so special tokens in texts are unknown words.
+        # "</s>" in a text must not end the sentence, so special tokens in texts are unknown words.
         self._word_ids = {word: word_id for word, word_id in self._ids.items() if word_id >= len(SPECIALS)}
 
     @classmethod
     def build(
         cls, sentences: Iterable[Sequence[str]], *, min_frequency: int = 1, max_size: int | None = None
     ) -> "Vocabulary":
-        """The vocabulary of the training sentences: the most frequent word first, ties in alphabetical order.
+        """Build the vocabulary of the training sentences, by decreasing frequency; ties are in alphabetical order.
 
         Args:
             sentences: the training sentences.
