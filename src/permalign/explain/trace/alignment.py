@@ -22,14 +22,21 @@ class AlignedOutput:
     at_end: tuple[float, ...] | None = None
 
 
-def align(sentence: EncodedSentence, order: Sequence[int] | None, output: Sequence[int]) -> AlignedOutput:
-    """Compute segments and alignment posteriors of an output given the order, if the head has alignments."""
+def align(
+    sentence: EncodedSentence,
+    order: Sequence[int] | None,
+    output: Sequence[int],
+    segments: tuple[Segment, ...] | None = None,
+) -> AlignedOutput:
+    """Compute segments, unless they are known, and alignment posteriors of an output given the order."""
     if order is None or not output:
         return AlignedOutput()
     head, orders = sentence.model.head, order_tensor(order, sentence)
     states = take_order(sentence.states, orders)
     target, target_lengths = (tensor.to(states.device) for tensor in pad([list(output)]))
-    segments = head.segments(states, sentence.lengths, target, target_lengths, orders)
+    if segments is None:
+        found = head.segments(states, sentence.lengths, target, target_lengths, orders)
+        segments = None if found is None else tuple(found[0])
     posteriors = head.alignment_posteriors(states, sentence.lengths, target, target_lengths)
     alignment = at_end = None
     if posteriors is not None:
@@ -37,7 +44,7 @@ def align(sentence: EncodedSentence, order: Sequence[int] | None, output: Sequen
         alignment = rounded(by_position[:, orders[0].argsort()].tolist())  # (output token, source token)
         if by_position.shape[1] > len(order):  # one more column: the end of the sentence
             (at_end,) = rounded([by_position[:, len(order)].tolist()])
-    return AlignedOutput(None if segments is None else tuple(segments[0]), alignment, at_end)
+    return AlignedOutput(segments, alignment, at_end)
 
 
 def order_tensor(order: Sequence[int], sentence: EncodedSentence) -> Tensor:

@@ -10,7 +10,7 @@ from permalign.explain.trace.encoded_sentence import EncodedSentence
 from permalign.explain.trace.trace import Confidence, Trace
 from permalign.explain.trace.tree_nodes import flatten_tree
 from permalign.reorderers.discrete_order import take_order
-from permalign.structures import Derivation
+from permalign.structures import Derivation, Segment
 
 
 @torch.no_grad()
@@ -35,6 +35,7 @@ def build_trace(
     order: Sequence[int] | None,
     output: Sequence[int],
     output_log_prob: float | None,
+    segments: tuple[Segment, ...] | None = None,
 ) -> Trace:
     """Collect everything there is to say about one order of a sentence and one output.
 
@@ -44,9 +45,10 @@ def build_trace(
         order: the indices of the source tokens after reordering; None if there is no discrete order.
         output: the ids of the output.
         output_log_prob: the log-probability of the output; None if it is unknown.
+        segments: the segments of the output, if they are known.
     """
     distribution = sentence.distribution
-    aligned = align(sentence, order, output)
+    aligned = align(sentence, order, output, segments)
     target = tuple(sentence.model.target.convert_ids_to_tokens(output))
     order_log_prob = tree_log_prob = None
     if distribution is not None and order is not None:

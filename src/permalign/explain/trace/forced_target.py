@@ -111,7 +111,7 @@ def _trace_best_derivation(
     total = float(head.log_likelihood_over_orders(*pair))
     if best.log_prob == -torch.inf:
         raise ValueError("this model cannot write the target, whatever the order of the words.")
-    trace = build_trace(sentence, best, best.order, output, total)
+    trace = build_trace(sentence, best, best.order, output, total, best.segments)
     confidence = Confidence(finite(total), finite(best.log_prob - total), None, None)
     note = (
         "Tree and segments are exactly the most probable ones given sentence and target, and the probability is that "
