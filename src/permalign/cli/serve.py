@@ -1,5 +1,6 @@
 """``permalign serve``: serve the explorer, a web page that shows how models process sentences."""
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,7 @@ def serve(
         typer.echo(f"permalign: the explorer is at {address} (stop it with Ctrl-C)", err=True)
 
     listen(application, listener, ready)
+    gc.freeze()  # else the interpreter looks for garbage among torch's objects for seconds before it ends
 
 
 def _require_extra() -> None:
