@@ -12,6 +12,7 @@ from permalign.reproduction.run_list import write_run_list
 from permalign.reproduction.summary import p_values, summarize
 from permalign.reproduction.tables import TABLES, get_table
 from permalign.reproduction.worker import Job
+from permalign.training.experiments import load_experiment
 
 
 def by_run(*records):
@@ -138,3 +139,25 @@ def test_cost_by_length_is_read_from_the_benchmarks(tmp_path, request):
     assert [length for length, _ in series["the paper's method"]] == [25, 41]
     assert [length for length, _ in series["permalign"]] == [25, 40, 41, 80]
     assert plot_cost(tmp_path / "cost.png", results).stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["table2", "table3", "table4"])
+def test_no_model_is_chosen_on_examples_that_it_is_tested_on(name, data_dir):
+    """Compares each cell's dev set with its test set: by ids in GeoQuery, where some questions occur twice."""
+    compared = set()
+    for cell in get_table(name).cells:
+        options = load_experiment(cell.experiment, cell.settings)
+        changed = load_experiment(cell.experiment, (*cell.settings, *cell.evaluation.settings))
+        case = (str(changed.task), options.dev, cell.evaluation.split)
+        if case in compared:
+            continue
+        compared.add(case)
+        of_example = (
+            (lambda e: e.id) if options.task["name"] == "geoquery" else (lambda e: (e.source, e.target))
+        )
+        dev = {of_example(example) for example in options.make_task().examples(options.dev)}
+        test = {of_example(example) for example in changed.make_task().examples(cell.evaluation.split)}
+        assert dev, cell.name
+        assert test, cell.name
+        assert not dev & test, cell.name
+    assert compared

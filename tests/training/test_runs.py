@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -368,3 +369,33 @@ def test_a_model_with_entity_linking_knows_all_names_without_the_data(data_dir, 
     first, second = model.predict([known, other], explain=True)
     assert (first.tokens, first.score) == (second.tokens, second.score)
     assert second.explanation.source == ("what", "rivers", "run", "through", "south dakota", "?")
+
+
+def test_no_checkpoint_is_chosen_before_the_last_stage_has_begun(tmp_path, monkeypatch):
+    scores = iter([90.0, 80.0, 10.0, 20.0])  # the first two evaluations are those of the first stage
+
+    def scripted(*arguments, **options):
+        return replace(evaluate(*arguments, **options), metrics={"exact_match": next(scores)})
+
+    monkeypatch.setattr("permalign.training.session.evaluate", scripted)
+    values = options(
+        write_data(tmp_path),
+        max_steps=8,
+        evaluate_every=2,
+        patience=1,
+        stages=[{"steps": 4, "objective": "soft"}],
+        metric="exact_match",
+    )
+    progress = train(values, tmp_path / "run", display=SILENT)
+    assert progress.best == 20.0
+    assert progress.kept == [(8, 20.0), (6, 10.0)]
+    kept = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert "step-0000002" not in kept
+    assert "step-0000004" not in kept
+
+
+def test_stages_leave_steps_for_the_own_objective(tmp_path):
+    values = options(write_data(tmp_path), max_steps=None, max_epochs=1, evaluate_every=2)
+    values["training"]["stages"] = [{"steps": 500, "objective": "soft"}]
+    with pytest.raises(ConfigError, match="its stages take 500: no step would train by the model's own"):
+        train(values, tmp_path / "run", display=SILENT)

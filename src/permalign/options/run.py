@@ -120,7 +120,9 @@ class TrainingOptions(Options):
     )
     reorderer_first: ReordererFirstOptions = ReordererFirstOptions()
     stages: tuple[StageOptions, ...] = Field(
-        (), description="stages at the beginning of training, with other objectives, one after the other"
+        (),
+        description="stages at the beginning of training, with other objectives, one after the other; no checkpoint of "
+        "theirs is chosen",
     )
     restarts: Count = Field(
         1,
@@ -256,10 +258,11 @@ class RunOptions(Options):
                 "training.stages change the objective of a separable or labelled reorderer, but model.reorderer.kind "
                 f"is {reorderer.kind}. Leave training.stages out."
             )
-        steps = self._steps_of_stages()
-        if training.max_steps is not None and steps > training.max_steps:
+        steps = self.steps_of_stages()
+        if training.max_steps is not None and steps >= training.max_steps:
             raise ConfigError(
-                f"training.stages take {steps} steps, but training.max_steps is {training.max_steps}. Raise it."
+                f"training.stages take {steps} steps, but training.max_steps is {training.max_steps}: no step would "
+                "train by the model's own objective. Raise training.max_steps."
             )
         for index, stage in enumerate(training.stages):
             changed = reorderer.model_copy(update={"objective": stage.objective})
@@ -274,16 +277,15 @@ class RunOptions(Options):
             raise ConfigError(
                 "training.restarts and training.restart_steps go together; set both, or neither."
             )
-        steps = self._steps_of_stages()
-        if training.restart_steps is not None and training.restart_steps < max(
-            steps, training.warmup_steps + 1
-        ):
+        steps = self.steps_of_stages()
+        if training.restart_steps is not None and training.restart_steps <= max(steps, training.warmup_steps):
             raise ConfigError(
                 f"training.restart_steps is {training.restart_steps}, but the warm-up takes {training.warmup_steps} "
                 f"steps and the stages {steps}: a restart that ends before them tells little. Raise it."
             )
 
-    def _steps_of_stages(self) -> int:
+    def steps_of_stages(self) -> int:
+        """The number of first steps that train by other objectives than the model's own."""
         return sum(stage.steps for stage in self.training.stages)
 
     def attempts(self) -> list[Self]:

@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from permalign.errors import DataError
+from permalign.errors import ConfigError, DataError
 from permalign.evaluation import evaluate
 from permalign.models.base import Model
 from permalign.options.run import RunOptions
@@ -46,6 +46,11 @@ class Session:
         self.core = setup.model.to(accelerator.device).train()
         optimizer = make_optimizer(options, self.core)
         self.total = setup.total_steps(options, accelerator.num_processes)
+        if self.total <= options.steps_of_stages():
+            raise ConfigError(
+                f"training has {self.total} steps, but its stages take {options.steps_of_stages()}: no step would "
+                "train by the model's own objective. Train for longer, or shorten training.stages."
+            )
         conditions = ResumeConditions(setup.data, accelerator.num_processes, self.total, options)
         self._state = TrainingState(self.core, optimizer, setup.batches.sampler, conditions)
         self.progress = self._state.load(self._find_state(display))
@@ -108,9 +113,7 @@ class Session:
     def evaluate(self) -> None:
         """Evaluate on dev in the main process, broadcast the metrics, and decide whether training stops."""
         progress, training = self.progress, self.options.training
-        self.core.use_objective(
-            self.options.model.reorderer.objective
-        )  # models are saved with the objective of the options
+        self.core.use_objective(self.options.model.reorderer.objective)  # that of saved models
         results: list[Any] = [None, None]
         if self.accelerator.is_main_process:
             report = evaluate(
@@ -124,6 +127,17 @@ class Session:
         metrics, cpu_seconds = broadcast_object_list(results)
         score = metrics[self.setup.metric]
         self._tracker.record(progress.step, "dev", {self.setup.metric: score, **metrics})
+        if progress.step > self.options.steps_of_stages():
+            self._judge(score, cpu_seconds)
+        if self.accelerator.is_main_process and any(step == progress.step for step, _ in progress.kept):
+            self.folder.save_checkpoint(progress.step, self.core, report)
+
+    def _judge(self, score: float, cpu_seconds: float) -> None:
+        """Compare the model with earlier ones, and decide whether the run is finished.
+
+        Not called in the first stages: a checkpoint of theirs would be a model that was trained by another objective.
+        """
+        progress, training = self.progress, self.options.training
         progress.judge(score, training.keep_checkpoints)
         if (
             training.schedule == "plateau"
@@ -132,8 +146,6 @@ class Session:
         ):
             progress.halvings += 1
         progress.finished = reason_to_stop(progress, training, self.total, self.setup.metric, cpu_seconds)
-        if self.accelerator.is_main_process and any(step == progress.step for step, _ in progress.kept):
-            self.folder.save_checkpoint(progress.step, self.core, report)
 
     def save(self) -> None:
         """Save the state, and make the run's folder consistent with it."""
