@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# The index that torch is installed from, if it is not pip's default; PyTorch's index of CPU builds saves gigabytes.
+TORCH_INDEX ?=
 
 .PHONY: help demo test test-all lint format bench docs clean
 
@@ -10,7 +12,10 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(READY): pyproject.toml constraints.txt
+	@echo "Installing permalign and what it needs into $(VENV). With the default build of torch for Linux this may be"
+	@echo "gigabytes; README.md says how to set TORCH_INDEX to a CPU build, of about 200 MB."
 	$(PYTHON) -m venv $(VENV)
+	$(if $(TORCH_INDEX),$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --index-url $(TORCH_INDEX))
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@
 
