@@ -160,7 +160,7 @@ class TestGrammar:
     def test_bad_input(self):
         with pytest.raises(ValueError, match="batches is empty"):
             make().learned_grammar([])
-        with pytest.raises(ValueError, match=r"sentences have \[1\] words.*of \[2\]"):
+        with pytest.raises(ValueError, match=r"sentences have \[1\] words.*lengths \[2\]"):
             make().learned_grammar([(torch.tensor([[4, 5]]), torch.tensor([2]), [["a"]])])
 
 

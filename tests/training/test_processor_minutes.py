@@ -5,7 +5,7 @@ from permalign.training.launch import train
 
 def test_a_run_stops_at_the_first_evaluation_after_its_processor_time(tmp_path):
     data = write_data(tmp_path)
-    progress = train(options(data, max_cpu_minutes=1e-6), tmp_path / "run", display=SILENT)
+    progress = train(options(data, max_cpu_minutes=1e-6, stages=[]), tmp_path / "run", display=SILENT)
     assert progress.step == 4
     assert progress.finished == "1e-06 minutes of CPU time are used up"
     assert progress.processor_seconds > 0

@@ -311,7 +311,9 @@ def test_a_vocabulary_without_words_is_an_error(tmp_path):
 
 
 def test_patience_ends_a_run_early(tmp_path):
-    values = options(write_data(tmp_path), max_steps=100, evaluate_every=1, patience=2, learning_rate=1e-9)
+    values = options(
+        write_data(tmp_path), max_steps=100, evaluate_every=1, patience=2, learning_rate=1e-9, stages=[]
+    )
     progress = train(values, tmp_path / "run", display=SILENT)
     assert progress.step == 3
     assert progress.finished == "exact_match has not improved for 2 evaluations"
