@@ -144,19 +144,22 @@ def test_cost_by_length_is_read_from_the_benchmarks(tmp_path, request):
 @pytest.mark.parametrize("name", ["table2", "table3", "table4"])
 def test_no_model_is_chosen_on_examples_that_it_is_tested_on(name, data_dir):
     """Compares each cell's dev set with its test set: by ids in GeoQuery, where some questions occur twice."""
-    compared = set()
+    compared, tasks = set(), {}
     for cell in get_table(name).cells:
-        options = load_experiment(cell.experiment, cell.settings)
-        changed = load_experiment(cell.experiment, (*cell.settings, *cell.evaluation.settings))
-        case = (str(changed.task), options.dev, cell.evaluation.split)
+        chosen = load_experiment(cell.experiment, cell.settings)
+        tested = load_experiment(cell.experiment, (*cell.settings, *cell.evaluation.settings))
+        case = (str(tested.task), chosen.dev, cell.evaluation.split)
         if case in compared:
             continue
         compared.add(case)
-        of_example = (
-            (lambda e: e.id) if options.task["name"] == "geoquery" else (lambda e: (e.source, e.target))
+        dev_task, test_task = (
+            tasks.setdefault(str(options.task), options.make_task()) for options in (chosen, tested)
         )
-        dev = {of_example(example) for example in options.make_task().examples(options.dev)}
-        test = {of_example(example) for example in changed.make_task().examples(cell.evaluation.split)}
+        geoquery = chosen.task["name"] == "geoquery"
+        dev, test = (
+            {example.id if geoquery else (example.source, example.target) for example in task.examples(split)}
+            for task, split in ((dev_task, chosen.dev), (test_task, cell.evaluation.split))
+        )
         assert dev, cell.name
         assert test, cell.name
         assert not dev & test, cell.name
