@@ -1,9 +1,11 @@
+import csv
 import gzip
+from io import StringIO
 
 import pytest
 
 from permalign.errors import DataError
-from permalign.tasks.file_readers import MAXIMUM_LINE_BYTES, Line, Row, read_table, read_text
+from permalign.tasks.file_readers import MAXIMUM_LINE_BYTES, Line, Row, read_csv, read_table, read_text
 
 
 @pytest.fixture
@@ -35,9 +37,7 @@ def test_only_a_newline_ends_a_line(write):
     ("content", "line", "words"),
     [
         (b"good\nbad \xff\n", 2, "byte 5 of the line (0xff) is not UTF-8"),
-        (b"\xef\xbb\xbfgood\n", 1, "UTF-8 byte order mark"),
-        ("good\n".encode("utf-16"), 1, "UTF-16 byte order mark"),
-        (b"good\nbad\r\n", 2, "carriage return"),
+        ("good\n".encode("utf-16-le"), 1, "it is UTF-16 or no text at all"),
         (b"good\rbad\n", 1, "carriage return"),
         (b"good\n\nbad\n", 2, "the line is empty"),
         (b"good\n \t\n", 2, "the line is empty"),
@@ -111,14 +111,41 @@ def test_a_file_without_its_header_is_an_error(write):
         read_table(write(b""), header=True)
 
 
-def test_windows_line_ends_are_read_only_on_request(tmp_path):
-    path = tmp_path / "upstream.txt"
-    path.write_bytes(b"one\r\n\r\ntwo\n")
-    assert [line.text for line in read_text(path, blank="keep", windows_line_ends=True).lines] == [
-        "one",
-        "",
-        "two",
-    ]
-    path.write_bytes(b"one\r\nt\rwo\n")
-    with pytest.raises(DataError, match=r"upstream\.txt, line 2: .*carriage return"):
-        read_text(path, windows_line_ends=True)
+@pytest.mark.parametrize(
+    ("encoding", "line_end"),
+    [("utf-8", "\n"), ("utf-8", "\r\n"), ("utf-8-sig", "\n"), ("utf-8-sig", "\r\n"), ("utf-16", "\r\n")],
+)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_files_of_other_programs_are_read(write, encoding, line_end, compress):
+    content = compress(line_end.join(["one ü", "", "zwölf 𝔘\x85", ""]).encode(encoding))
+    path = write(content, "other.txt.gz" if compress is gzip.compress else "other.txt")
+    assert [line.text for line in read_text(path, blank="keep").lines] == ["one ü", "", "zwölf 𝔘\x85"]
+
+
+def test_half_a_character_of_utf_16_is_an_error(write):
+    with pytest.raises(DataError, match="begins with a UTF-16 byte order mark, but is not UTF-16"):
+        read_text(write("good".encode("utf-16") + b"\x00"))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_quoted_values_may_contain_separators_quotes_and_line_ends(write, separator):
+    rows = [["id", "source", "target"], ["1", f'say{separator} "a"', "b\r\nc"], [], ["2", "d", ""]]
+    text = StringIO(newline="")
+    csv.writer(text, delimiter=separator).writerows(rows)
+    table = read_csv(write(text.getvalue().encode()))
+    assert table.header == ("id", "source", "target")
+    assert table.rows == [Row(2, ("1", f'say{separator} "a"', "b\nc")), Row(5, ("2", "d", ""))]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "line 1: the file is empty"),
+        (b"a,b\nc,d,e\n", "line 2: expected 2 comma-separated columns, found 3"),
+        (b'a,b\n"c,d\n', r"line 2: the values are not quoted properly \(unexpected end of data\)"),
+        (b'a,b\n"c"x,d\n', "line 2: the values are not quoted properly"),
+    ],
+)
+def test_broken_comma_separated_values_are_errors(write, content, words):
+    with pytest.raises(DataError, match=words):
+        read_csv(write(content))

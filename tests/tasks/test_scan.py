@@ -138,7 +138,7 @@ def test_an_unknown_split_is_an_error():
         ("IN: fly OUT: I_FLY\n", "line 1: 'fly' is not a command of SCAN"),
         ("IN: walk OUT: I_RUN\n", "line 1: the actions of 'walk' should be 'I_WALK'"),
         ("IN: walk OUT: I_WALK\nIN: walk OUT: I_WALK\n", "line 2: 'walk' occurs twice"),
-        ("IN: walk OUT: I_WALK\r\n", "line 1: .*carriage return"),
+        ("IN: walk\rOUT: I_WALK\n", "line 1: .*carriage return"),
         ("IN: walk OUT: I_WALK\n\nIN: run OUT: I_RUN\n", "line 2: the line is empty"),
         ("IN: " + "walk " * 100_000 + "OUT: I_WALK\n", "line 1: 'walk .{70,80}\\.\\.\\.' is not a command"),
     ],

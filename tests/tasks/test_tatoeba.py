@@ -79,5 +79,5 @@ def test_a_malformed_line_is_an_error(tmp_path, line, words):
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "opencc", None)
-    with pytest.raises(PermalignError, match=r'needs opencc: pip install "permalign\[translation\]"'):
+    with pytest.raises(PermalignError, match=r'needs opencc: pip install "permalign\[chinese\]"'):
         chinese_tokenizer()

@@ -1,8 +1,9 @@
 import pytest
 
 from permalign.errors import DataError
+from permalign.tasks.aligned_files import read_aligned
 from permalign.tasks.file_readers import read_table
-from permalign.tasks.translation import Aligned, ChineseEnglish, EnglishJapanese, read_aligned
+from permalign.tasks.translation import Aligned, ChineseEnglish, EnglishJapanese
 
 
 def sizes(task):
@@ -88,7 +89,7 @@ def test_pairs_that_are_left_out_are_counted(aligned):
     paths = aligned(["a", "", "a b", "a b c", "a b c d", "a b c d e"], ["x", "y", "", "x", "x", "x"])
     task = Aligned(*paths, min_length=2, max_length=4, dev_size=0, test_size=1)
     assert sizes(task) == {"iid/train": 1, "iid/dev": 0, "iid/test": 1}
-    (note,) = task.notes
+    note, *_ = task.notes
     assert note.endswith("left out 2 pairs with an empty side and 2 by length, kept 2.")
 
 
@@ -98,7 +99,7 @@ def test_sizes_that_leave_nothing_to_train_on_are_an_error(aligned):
 
 
 def test_empty_files_are_an_error(aligned):
-    with pytest.raises(DataError, match="the file has 0 usable examples"):
+    with pytest.raises(DataError, match="there are no usable examples"):
         Aligned(*aligned([], [])).examples("iid/train")
 
 

@@ -28,7 +28,6 @@ def test_json_lines_with_splits(write):
     task = UserData(path)
     assert task.splits == ("iid/train", "iid/dev", "iid/test")
     assert task.examples("iid/train") == [Example(("a", "b"), ("x", "y z"), "7", {"author": "me"})]
-    assert task.examples("iid/dev") == []
     assert task.examples("iid/test") == [Example(("c",), ("z",), "2")]
 
 
@@ -60,10 +59,97 @@ def test_sizes_are_ignored_with_a_note_if_the_data_has_splits(write):
 
 def test_a_folder_has_one_file_for_each_split(write, tmp_path):
     write("folder/train.jsonl", '{"source": "a", "target": "b"}\n' * 2)
+    write("folder/valid.csv", "source,target\na,b\n")
     write("folder/len/test.tsv", "source\ttarget\na\tb\n")
     task = UserData(tmp_path / "folder")
-    assert task.splits == ("iid/train", "len/test")
-    assert [len(task.examples(split)) for split in task.splits] == [2, 1]
+    assert task.splits == ("iid/train", "iid/dev", "len/test")
+    assert [len(task.examples(split)) for split in task.splits] == [2, 1, 1]
+    assert task.notes == ()
+
+
+def test_a_tenth_is_held_out_if_there_is_no_dev_file(write, tmp_path):
+    write("folder/train.tsv", "source\ttarget\n" + "".join(f"a{i}\tb\n" for i in range(40)))
+    write("folder/test.tsv", "source\ttarget\nc\td\n")
+    write("folder/all.tsv", "source\ttarget\nc\td\n")
+    task = UserData(tmp_path / "folder")
+    assert [len(task.examples(split)) for split in ("iid/train", "iid/dev", "iid/test")] == [36, 4, 1]
+    assert not {e.id for e in task.examples("iid/train")} & {e.id for e in task.examples("iid/dev")}
+    assert "all.tsv" in task.notes[0]
+    assert "36 for training, 4 for dev" in task.notes[1]
+
+
+def test_a_folder_may_have_aligned_files(write, tmp_path):
+    for part, count in (("train", 3), ("dev", 2)):
+        write(f"folder/{part}.en", "one two\n" * count)
+        write(f"folder/{part}.de", "eins zwei\n" * count)
+    with pytest.raises(DataError, match="--source-column de --target-column en"):
+        UserData(tmp_path / "folder").examples("iid/train")
+    task = UserData(tmp_path / "folder", source_column="en", target_column="de")
+    assert [len(task.examples(split)) for split in task.splits] == [3, 2]
+    assert task.examples("iid/dev")[0] == Example(("one", "two"), ("eins", "zwei"), "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", 'input,output\n"a, b",c\n'),
+        ("a.tsv", "input\toutput\na, b\tc\n"),
+        ("a.tsv", "a, b\tc\n"),
+        ("a.tsv", "en\tde\na, b\tc\n"),
+        ("a.csv", 'quelle,ziel\n"a, b",c\n'),
+        ("a.jsonl", '{"question": "a, b", "sql": "c", "database": "d"}\n'),
+        ("a.jsonl", '{"translation": {"en": "a, b", "de": "c"}}\n'),
+    ],
+)
+def test_columns_are_recognised_and_noted(write, name, text):
+    task = UserData(write(name, text))
+    example = task.data.examples[0]
+    assert (example.source, example.target) == (("a,", "b"), ("c",))
+    assert any("the source is" in note for note in task.notes)
+
+
+def test_several_columns_are_joined_and_numbers_stand_for_a_missing_header(write):
+    named = UserData(
+        write("a.csv", "lemma,tags,form\nwalk,V;PST,walked\n"),
+        source_column="lemma,tags",
+        target_column="form",
+    )
+    numbered = UserData(write("a.tsv", "walk\twalked\tV;PST\n"), source_column="1,3", target_column="2")
+    for task in (named, numbered):
+        example = task.data.examples[0]
+        assert (example.source, example.target) == (("walk", "V;PST"), ("walked",))
+
+
+def test_examples_with_an_empty_side_and_empty_lines_are_left_out(write):
+    task = UserData(write("a.tsv", "source\ttarget\na\tb\n\n\tb\nc\t \n"))
+    assert len(task.data.examples) == 1
+    assert "left out 2 examples with an empty source or target." in task.notes
+
+
+@pytest.mark.parametrize("name", ["hf:{}", "{}"], ids=["by name", "from disk"])
+def test_a_dataset_of_hugging_face(tmp_path, name):
+    datasets = pytest.importorskip("datasets")
+    rows = {"translation": [{"en": f"one {i}", "de": f"eins {i}"} for i in range(30)]}
+    split = datasets.DatasetDict(
+        train=datasets.Dataset.from_dict(rows), extra=datasets.Dataset.from_dict(rows)
+    )
+    if name == "{}":
+        split.save_to_disk(tmp_path / "set")
+    else:
+        split["train"].to_json(tmp_path / "set" / "train.jsonl")
+    task = UserData(
+        name.format(tmp_path / "set"), source_column="translation.en", target_column="translation.de"
+    )
+    assert [len(task.examples(split)) for split in task.splits] == [27, 3]
+    assert task.examples("iid/train")[0].source[0] == "one"
+    assert any("ignored the splits extra" in note for note in task.notes) == (name == "{}")
+
+
+def test_a_dataset_that_cannot_be_loaded_is_one_line(tmp_path):
+    pytest.importorskip("datasets")
+    with pytest.raises(DataError, match="the library datasets cannot load it") as caught:
+        UserData(f"hf:{tmp_path / 'nothing'}").examples("iid/train")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -73,16 +159,25 @@ def test_a_folder_has_one_file_for_each_split(write, tmp_path):
         ("own.jsonl", "[" * 100_000 + "\n", 1, "the line is not JSON"),
         ("own.jsonl", '{"source": "\\ud83d", "target": "b"}\n', 1, "half of a surrogate pair"),
         ("own.jsonl", "[1]\n", 1, "expected a JSON object with source and target, found a list"),
-        ("own.jsonl", '{"source": "a"}\n', 1, "there is no column 'target' (found: source)"),
         (
             "own.jsonl",
-            '{"source": "a", "target": 3}\n',
+            '{"source": "a"}\n',
+            1,
+            "it is not clear which column holds the sources (found: source)",
+        ),
+        (
+            "own.jsonl",
+            '{"source": "a", "target": "b"}\n{"source": "a"}\n',
+            2,
+            "there is no column 'target' (found: source)",
+        ),
+        (
+            "own.jsonl",
+            '{"source": "a", "target": true}\n',
             1,
             "'target' should be a string or a list of strings",
         ),
         ("own.jsonl", '{"source": "a", "target": [""]}\n', 1, "'target' should be a string or a list"),
-        ("own.jsonl", '{"source": "a", "target": " "}\n', 1, "'target' is empty"),
-        ("own.jsonl", '{"source": "a", "target": "b"}\n\n', 2, "the line is empty"),
         (
             "own.jsonl",
             '{"source": "a", "target": "b", "split": "tset"}\n',
@@ -96,7 +191,12 @@ def test_a_folder_has_one_file_for_each_split(write, tmp_path):
             "expected the same split columns as in the lines before (len), found none",
         ),
         ("own.tsv", "source\ttarget\na\tb\tc\n", 2, "expected 2 tab-separated columns, found 3"),
-        ("own.tsv", "quelle\tziel\na\tb\n", 2, "there is no column 'source' (found: quelle, ziel)"),
+        (
+            "own.tsv",
+            "eins\tzwei\tdrei\n",
+            1,
+            "it is not clear which column holds the sources (found: 1, 2, 3)",
+        ),
     ],
 )
 def test_malformed_lines_are_errors_with_file_and_line(write, name, text, line, words):
@@ -112,7 +212,9 @@ def test_malformed_lines_are_errors_with_file_and_line(write, name, text, line, 
     [
         ("own.jsonl", "", "the file has no examples"),
         ("own.tsv", "source\ttarget\n", "the file has no examples"),
-        ("own.csv", "source,target\n", "expected a file that ends in .jsonl"),
+        ("own.csv", "source,target\n", "the file has no examples"),
+        ("own.txt", "source,target\n", "expected a file that ends in .tsv"),
+        ("own.tsv", "source\ttarget\na\t\n", "there are no examples"),
     ],
 )
 def test_a_file_without_examples_is_an_error(write, name, text, words):
@@ -122,13 +224,11 @@ def test_a_file_without_examples_is_an_error(write, name, text, words):
 
 
 def test_a_folder_without_files_or_with_two_for_a_split_is_an_error(write, tmp_path):
-    with pytest.raises(DataError, match="the folder has no file that ends in"):
+    with pytest.raises(DataError, match="the folder has no train, dev or test file that ends in"):
         UserData(tmp_path).examples("iid/train")
     for name in ("train.jsonl", "train.tsv"):
         write(name, json.dumps({"source": "a", "target": "b"}))
-    with pytest.raises(
-        DataError, match=r"is not expected here\. A folder may contain one file for each of train, dev, test"
-    ):
+    with pytest.raises(DataError, match=r"train\.tsv: holds iid/train, but so does .*train\.jsonl"):
         UserData(tmp_path).examples("iid/train")
 
 

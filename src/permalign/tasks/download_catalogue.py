@@ -129,6 +129,24 @@ DOWNLOADS = (
                 292706,
             ),
             _geoquery(
+                "geoquery",
+                "geoFunql-en.init.corpus",
+                "2860081b074fe7c62bfa56b3d897787897c29e60864a7f925022be74fccab4a1",
+                9046,
+            ),
+            _geoquery(
+                "geoquery",
+                "geoFunql-de.init.corpus",
+                "a2ef4c42efb09e3aedefe42800df27c07aab10f35ba7ac63cae06a8e35fafd75",
+                9983,
+            ),
+            _geoquery(
+                "geoquery",
+                "geoFunql-zh.init.corpus",
+                "f078fb3b99da2109db7c03c397073ae56d7ff996c57738b65d0513d27b597b01",
+                9615,
+            ),
+            _geoquery(
                 _SPLIT_880,
                 "train-N600",
                 "ef61f24a37ab1d07123d1f2b45e17720002bf6e00b364b9a66c716755de6e3fe",

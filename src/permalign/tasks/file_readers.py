@@ -1,15 +1,18 @@
-"""Read text files line by line, with strict checks.
+"""Read text files line by line: as other programs write them, but nothing that is broken.
 
-Anything unexpected in a file (bytes that are not UTF-8, a byte order mark, Windows line ends, an empty line, a very
-long line, a missing column) raises a `DataError` that gives the file and the line. Empty lines are skipped only if the
-caller allows it, and are counted.
+UTF-8 with or without a byte order mark, UTF-16 with one, and Unix or Windows line ends are all read; so are files that
+gzip compressed. Anything else that is unexpected (bytes that are not text, an empty line, a very long line, a missing
+column) raises a `DataError` that gives the file and the line. Empty lines are skipped only if the caller allows it, and
+are counted.
 """
 
+import csv
 import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,11 +21,8 @@ from permalign.errors import DataError
 MAXIMUM_LINE_BYTES = 1_000_000
 """The largest length of a line. A longer line is probably not a sentence, but a file whose line ends are lost."""
 
-_BYTE_ORDER_MARKS = {
-    b"\xef\xbb\xbf": "UTF-8",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
+_UTF_8_MARK = b"\xef\xbb\xbf"
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Line(NamedTuple):
@@ -50,7 +50,7 @@ class TextFile:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a tab-separated file.
+    """The rows of a file of tab-separated or comma-separated values.
 
     Attributes:
         path: the path of the file.
@@ -76,15 +76,13 @@ def read_text(
     path: str | Path,
     *,
     blank: Literal["error", "skip", "keep"] = "error",
-    windows_line_ends: bool = False,
 ) -> TextFile:
-    """Read a UTF-8 file with Unix line ends; files whose names end in ``.gz`` are decompressed.
+    """Read a text file; files whose names end in ``.gz`` are decompressed.
 
     Args:
         path: the path of the file.
         blank: what to do with an empty line: raise an error, skip and count it, or keep it (for files that are aligned
             line by line).
-        windows_line_ends: whether a carriage return may precede the line feed, as in some upstream files.
 
     Raises:
         DataError: the file cannot be read as text; the message gives the file and the line.
@@ -92,7 +90,7 @@ def read_text(
     path = Path(path)
     lines: list[Line] = []
     skipped = 0
-    for line in _lines(path, windows_line_ends):
+    for line in _lines(path):
         if blank != "keep" and not line.text.strip():
             if blank == "error":
                 raise DataError("the line is empty. Remove it, or add its text.", path, line.number)
@@ -121,16 +119,46 @@ def read_table(
         DataError: a line has a different number of columns, or the file cannot be read as text.
     """
     file = read_text(path, blank=blank)
+    rows = [Row(number, tuple(text.split("\t"))) for number, text in file.lines]
+    return _table(file, rows, columns, "tab-separated", header)
+
+
+def read_csv(path: str | Path) -> Table:
+    """Read a file of comma-separated values with a header; values may be quoted, and may then contain line ends.
+
+    A spreadsheet may separate values by semicolons or tabs instead: what occurs most often in the header separates.
+    Empty lines are skipped.
+
+    Raises:
+        DataError: a line has a different number of columns, quotes do not match, or the file cannot be read as text.
+    """
+    file = read_text(path, blank="keep")
+    if not any(line.text.strip() for line in file.lines):
+        raise DataError("the file is empty; expected a header with the names of the columns.", file.path, 1)
+    header = next(line.text for line in file.lines if line.text.strip())
+    reader = csv.reader(
+        (f"{line.text}\n" for line in file.lines), delimiter=max(",;\t", key=header.count), strict=True
+    )
     rows: list[Row] = []
-    for number, text in file.lines:
-        row = Row(number, tuple(text.split("\t")))
-        if columns is None:
-            columns = len(row.columns)
+    begin = 1
+    try:
+        for columns in reader:
+            if any(column.strip() for column in columns):
+                rows.append(Row(begin, tuple(column.strip() for column in columns)))
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"the values are not quoted properly ({error}).", file.path, begin) from None
+    return _table(file, rows, None, "comma-separated", header=True)
+
+
+def _table(file: TextFile, rows: list[Row], columns: int | None, kind: str, header: bool) -> Table:
+    """Check that all rows have the same number of columns, and take the header from them."""
+    for row in rows:
+        columns = len(row.columns) if columns is None else columns
         if len(row.columns) != columns:
             raise DataError(
-                f"expected {columns} tab-separated columns, found {len(row.columns)}.", file.path, number
+                f"expected {columns} {kind} columns, found {len(row.columns)}.", file.path, row.number
             )
-        rows.append(row)
     if header and not rows:
         raise DataError("the file is empty; expected a header with the names of the columns.", file.path, 1)
     names = rows.pop(0).columns if header else ()
@@ -141,16 +169,13 @@ def read_table(
     return Table(file.path, names, rows, file.skipped)
 
 
-def _lines(path: Path, windows_line_ends: bool) -> Iterator[Line]:
+def _lines(path: Path) -> Iterator[Line]:
     try:
         with _open(path) as stream:
             number = 0
             while raw := stream.readline(MAXIMUM_LINE_BYTES + 1):
                 number += 1
-                raw = raw.removesuffix(b"\n")
-                if windows_line_ends:
-                    raw = raw.removesuffix(b"\r")
-                yield Line(number, decode_line(raw, path, number))
+                yield Line(number, decode_line(raw.removesuffix(b"\n"), path, number))
     except FileNotFoundError:
         raise DataError("there is no such file.", path) from None
     except (OSError, EOFError, zlib.error) as error:
@@ -158,24 +183,41 @@ def _lines(path: Path, windows_line_ends: bool) -> Iterator[Line]:
         raise DataError(f"cannot be read ({reason}).", path) from error
 
 
-def _open(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+@contextmanager
+def _open(path: Path) -> Iterator[gzip.GzipFile | BufferedReader | BytesIO]:
+    """Open a file that may be compressed; one in UTF-16 is read at once, and recoded as UTF-8."""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        if not stream.peek(2).startswith(_UTF_16_MARKS):
+            yield stream
+            return
+        try:
+            text = stream.read().decode("utf-16")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"the file begins with a UTF-16 byte order mark, but is not UTF-16 ({error.reason}). Save it as UTF-8.",
+                path,
+            ) from None
+    yield BytesIO(text.encode("utf-8", "surrogatepass"))
 
 
 def decode_line(raw: bytes, path: str | Path, number: int) -> str:
-    """Decode a line, which is given without its line end.
+    """Decode a line of UTF-8, which is given without its line feed.
+
+    A byte order mark in the first line, and a carriage return at the end of a line, are dropped.
 
     Raises:
         DataError: the line is not valid text. The first check that fails explains the problem best.
     """
+    raw = raw.removesuffix(b"\r")
     if number == 1:
-        for mark, encoding in _BYTE_ORDER_MARKS.items():
-            if raw.startswith(mark):
-                raise DataError(
-                    f"the file begins with a {encoding} byte order mark. Save it as UTF-8 without one.",
-                    path,
-                    number,
-                )
+        raw = raw.removeprefix(_UTF_8_MARK)
+    if b"\x00" in raw or (number == 1 and raw.startswith(_UTF_16_MARKS)):
+        raise DataError(
+            "the line has zero bytes, so it is UTF-16 or no text at all. Save it as UTF-8, for example with "
+            "`iconv -f utf-16 -t utf-8`.",
+            path,
+            number,
+        )
     if len(raw) > MAXIMUM_LINE_BYTES:
         raise DataError(
             f"the line is longer than {MAXIMUM_LINE_BYTES:,} bytes. Does the file have one sentence per line?",
@@ -184,8 +226,8 @@ def decode_line(raw: bytes, path: str | Path, number: int) -> str:
         )
     if b"\r" in raw:
         raise DataError(
-            "the line has a carriage return (a Windows or old Macintosh line end). "
-            "Save the file with Unix line ends, for example with `dos2unix`.",
+            "the line has a carriage return in its middle (an old Macintosh line end?). "
+            "Save the file with Unix line ends, for example with `dos2unix -c mac`.",
             path,
             number,
         )

@@ -20,6 +20,9 @@ from permalign.tasks.seeded_random import shuffled
 
 PARTS = ("train", "dev", "test")
 
+MIN_TO_HOLD_OUT = 3
+"""The number of examples below which none are held out: one each for train, dev and test."""
+
 Partition = Mapping[str, Sequence[int]]
 
 
@@ -113,13 +116,17 @@ def partition_examples(
         measured_side: the side whose length is measured.
         seed: the seed of the random choices.
     """
+    if not examples:
+        raise DataError("there are no usable examples.", path)
+    if len(examples) < MIN_TO_HOLD_OUT and dev_size is test_size is max_train_length is None:
+        return {"iid": dict.fromkeys(PARTS, range(len(examples)))}
     tenth = max(1, len(examples) // 10)
     dev = tenth if dev_size is None else dev_size
     test = tenth if test_size is None else test_size
     if dev + test >= len(examples):
         raise DataError(
             f"{dev} dev and {test} test examples leave nothing to train on: the file has {len(examples)} "
-            "usable examples. Ask for fewer with --dev-size and --test-size.",
+            "usable examples. Ask for fewer with --dev-size and --test-size (dev_size and test_size in a config).",
             path,
         )
     partitions: dict[str, Partition] = {"iid": random_partition(len(examples), dev, test, seed)}
@@ -127,6 +134,35 @@ def partition_examples(
         lengths = [len(pair.source if measured_side == "source" else pair.target) for pair in examples]
         partitions["len"] = partition_by_length(lengths, max_train_length, seed)
     return partitions
+
+
+def describe_random_parts(partition: Partition) -> str:
+    """A note on how many examples were held out of a file that comes without splits."""
+    if partition["train"] == partition["dev"]:
+        return "there are too few examples to hold any out: training, dev and test have the same ones."
+    return (
+        f"no splits are given, so examples were held out at random: {len(partition['train']):,} for training, "
+        f"{len(partition['dev']):,} for iid/dev, {len(partition['test']):,} for iid/test."
+    )
+
+
+def hold_out_dev(parts: Partition, condition: str, seed: int) -> tuple[dict[str, Sequence[int]], str]:
+    """Hold out a tenth of the training examples for dev; returns the parts, and a note on it.
+
+    >>> hold_out_dev({"train": [3, 4, 5], "test": [6]}, "iid", seed=0)[0]
+    {'train': [4, 5], 'dev': [3], 'test': [6]}
+    """
+    train = parts["train"]
+    if len(train) < MIN_TO_HOLD_OUT:
+        note = f"{condition} has no dev examples, and too few to hold any out: dev has the training examples."
+        return {**parts, "train": train, "dev": train}, note
+    chosen = random_partition(len(train), max(1, len(train) // 10), 0, seed)
+    held_out = {part: [train[index] for index in chosen[part]] for part in ("train", "dev")}
+    note = (
+        f"{condition} has no dev examples, so a tenth of the training examples was held out at random: "
+        f"{len(held_out['train']):,} for training, {len(held_out['dev']):,} for dev."
+    )
+    return {**held_out, **{part: parts[part] for part in parts if part == "test"}}, note
 
 
 def shipped_partition(name: str, condition: str, size: int) -> dict[str, list[int]]:

@@ -1,36 +1,18 @@
-"""All tasks, by name.
+"""Create tasks by name.
 
 The options of a task are the parameters of its class; they have the same names on the command line, in configuration
 files and in Python.
 """
 
 import inspect
+from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from permalign.errors import UsageError, excerpt, unknown_name
-from permalign.tasks.arithmetic import Arithmetic
+from permalign.errors import UsageError, excerpt
+from permalign.plugins import TASKS, PluginError
 from permalign.tasks.base import Task
-from permalign.tasks.geoquery import GeoQuery
-from permalign.tasks.scan import ScanSP
-from permalign.tasks.tatoeba import Tatoeba
-from permalign.tasks.translation import Aligned, ChineseEnglish, ChineseEnglishDocs, EnglishJapanese
-from permalign.tasks.user_data import UserData
-
-_TASK_CLASSES: tuple[type[Task], ...] = (
-    Arithmetic,
-    ScanSP,
-    GeoQuery,
-    EnglishJapanese,
-    ChineseEnglish,
-    Tatoeba,
-    ChineseEnglishDocs,
-    Aligned,
-    UserData,
-)
-
-TASKS: dict[str, type[Task]] = {task.name: task for task in _TASK_CLASSES}
 
 _TYPES = {int: "a whole number", bool: "true or false", str: "text", Path: "a path", type(None): "null"}
 """What options of tasks may be, in words."""
@@ -50,15 +32,15 @@ def get_task(name: str, **options: object) -> Task:
     Raises:
         UsageError: the task or an option is unknown, a value is invalid, or a required option is missing.
     """
-    task = TASKS.get(name)
-    if task is None:
-        raise UsageError(unknown_name("task", name, TASKS))
+    task = load_task_class(name)
     known = task_options(name)
     for option in options:
         if option not in known:
-            choices = ", ".join(map(_flag, known)) or "none"
-            raise UsageError(f"the task {name} has no option {_flag(option)}; choose from: {choices}.")
-    missing = [_flag(option) for option, required in known.items() if required and option not in options]
+            nearest = get_close_matches(option, known, n=1)
+            hint = f"did you mean {_spelt(nearest[0])}? Choose" if nearest else "choose"
+            choices = ", ".join(known) or "none"
+            raise UsageError(f"the task {name} has no option {_spelt(option)}; {hint} from: {choices}.")
+    missing = [_spelt(option) for option, required in known.items() if required and option not in options]
     if missing:
         raise UsageError(f"the task {name} needs {' and '.join(missing)}.")
     types = get_type_hints(task.__init__)
@@ -70,9 +52,22 @@ def get_task(name: str, **options: object) -> Task:
         raise UsageError(f"invalid options of the task {name}: {error}") from error
 
 
+def load_task_class(name: str) -> type[Task]:
+    """The class of a task.
+
+    Raises:
+        UsageError: there is no such task, or its plug-in cannot be imported.
+    """
+    try:
+        task: type[Task] = TASKS.load(name)
+    except PluginError as error:
+        raise UsageError(str(error)) from error
+    return task
+
+
 def task_options(name: str) -> dict[str, bool]:
     """The names of a task's options; the value is true if the option is required."""
-    parameters = inspect.signature(TASKS[name]).parameters.values()
+    parameters = inspect.signature(load_task_class(name)).parameters.values()
     return {parameter.name: parameter.default is parameter.empty for parameter in parameters}
 
 
@@ -83,10 +78,13 @@ def _require_type(task: str, option: str, value: object, annotation: Any) -> Non
     fits = any(type(value) is kind or (kind in (str, Path) and isinstance(value, kind)) for kind in allowed)
     if not fits or (isinstance(value, int) and value.bit_length() > _MAX_BITS):
         expected = " or ".join(_TYPES[kind] for kind in allowed)
-        raise UsageError(
-            f"the task {task} needs {expected} for {_flag(option)} (task.{option} in a config), not {excerpt(value)}."
-        )
+        raise UsageError(f"the task {task} needs {expected} for {_spelt(option)}, not {excerpt(value)}.")
 
 
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
+def _spelt(option: str) -> str:
+    """How an option is spelt on the command line, and in a config.
+
+    >>> _spelt("source_column")
+    '--source-column (task.source_column in a config)'
+    """
+    return f"--{option.replace('_', '-')} (task.{option.replace('-', '_')} in a config)"

@@ -113,7 +113,7 @@ def chinese_tokenizer() -> Callable[[str], tuple[str, ...]]:
             import opencc
     except ImportError as error:
         raise PermalignError(
-            f'Chinese word segmentation needs {error.name}: pip install "permalign[translation]".'
+            f'Chinese word segmentation needs {error.name}: pip install "permalign[chinese]".'
         ) from None
     jieba.setLogLevel(logging.WARNING)
     tokenizer = jieba.Tokenizer()

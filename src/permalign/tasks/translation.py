@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Literal
 
 from permalign.errors import DataError
+from permalign.tasks.aligned_files import read_aligned
 from permalign.tasks.base import Example
 from permalign.tasks.data_folder import dataset_file
-from permalign.tasks.file_readers import read_text
 from permalign.tasks.partitions import (
     PARTS,
     Partition,
     PartitionedExamples,
     PartitionedTask,
+    describe_random_parts,
     partition_examples,
     shipped_partition,
 )
@@ -128,9 +129,8 @@ class Aligned(PartitionedTask):
             measured_side=self.measured_side,
             seed=self._seed,
         )
-        return PartitionedExamples(
-            examples, partitions, self._notes(num_empty, num_wrong_length, len(examples))
-        )
+        notes = self._notes(num_empty, num_wrong_length, len(examples))
+        return PartitionedExamples(examples, partitions, (*notes, describe_random_parts(partitions["iid"])))
 
     def _notes(self, num_empty: int, num_wrong_length: int, num_examples: int) -> tuple[str, ...]:
         if not num_empty and not num_wrong_length:
@@ -197,29 +197,3 @@ class ChineseEnglishDocs(UserData):
     def _load(self) -> PartitionedExamples:
         self._path = dataset_file("zh-en", "docs.tsv.gz", self._data_dir)
         return super()._load()
-
-
-Pair = tuple[int, tuple[str, ...], tuple[str, ...]]
-"""The line number, the source and the target of a pair of sentences."""
-
-
-def read_aligned(source: Path, target: Path, *, blank: Literal["error", "keep"] = "keep") -> list[Pair]:
-    """Read two files that are aligned line by line.
-
-    Raises:
-        DataError: the files have different numbers of lines, or one of them cannot be read.
-    """
-    sources = read_text(source, blank=blank).lines
-    targets = read_text(target, blank=blank).lines
-    if len(sources) != len(targets):
-        longer, other = (source, target) if len(sources) > len(targets) else (target, source)
-        raise DataError(
-            f"this line has no counterpart: {other} ends before it ({source.name} has {len(sources)} lines, "
-            f"{target.name} {len(targets)}). Aligned files have the same number of lines.",
-            longer,
-            min(len(sources), len(targets)) + 1,
-        )
-    return [
-        (number, tuple(source_text.split()), tuple(target_text.split()))
-        for (number, source_text), (_, target_text) in zip(sources, targets, strict=True)
-    ]

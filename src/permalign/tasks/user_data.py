@@ -1,40 +1,55 @@
 """A task that reads its examples from the user's own files.
 
-A file contains one example per line, either as JSON lines or as tab-separated values with a header. An example has a
-``source`` and a ``target`` (tokens separated by spaces, or in JSON also a list of tokens) and optionally an ``id``. A
-column ``iid``, ``temp``, ``len`` or ``split`` (which means ``iid``) assigns each example to ``train``, ``dev`` or
-``test``; if there is no such column, dev and test are drawn at random. All other columns are stored in ``meta``.
+A file contains one example per line: tab-separated values, comma-separated values with a header, or JSON lines. An
+example has a source and a target (tokens separated by spaces, or in JSON also a list of tokens) and optionally an
+``id``. A column ``iid``, ``temp``, ``len`` or ``split`` (which means ``iid``) assigns each example to ``train``,
+``dev`` or ``test``; if there is no such column, dev and test are drawn at random. All other columns are
+stored in ``meta``.
 
-Instead of a single file, a folder may contain one file per split, such as ``iid/train.jsonl`` or just ``train.tsv``;
-`permalign data make` writes such folders.
+Instead of a single file, a folder may contain one file per split, such as ``iid/train.jsonl`` or just ``train.tsv``
+(`permalign data make` writes such folders), or two aligned ones, such as ``train.en`` and ``train.de``. A dataset of
+Hugging Face is read by its name, ``hf:NAME``, or from the folder that ``save_to_disk`` wrote.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from permalign.errors import DataError
+from permalign.tasks.aligned_files import read_aligned
 from permalign.tasks.base import Example
-from permalign.tasks.file_readers import read_table, read_text
+from permalign.tasks.columns import SPLIT_COLUMNS, Columns, choose_columns
+from permalign.tasks.hub_datasets import is_hub_dataset, read_hub_dataset
 from permalign.tasks.partitions import (
     PARTS,
-    Partition,
     PartitionedExamples,
     PartitionedTask,
+    describe_random_parts,
+    hold_out_dev,
     partition_examples,
 )
+from permalign.tasks.record_files import Record, columns_of, read_records, value_of
+from permalign.tasks.split_files import PART_NAMES, find_split_files
 
-CONDITION_COLUMNS = {"split": "iid", "iid": "iid", "temp": "temp", "len": "len"}
-SUFFIXES = (".jsonl", ".tsv", ".jsonl.gz", ".tsv.gz")
+
+@dataclass(frozen=True, slots=True)
+class _RawPart:
+    """The records of a file, and the split that they are for; None if the file does not say."""
+
+    path: Path
+    records: list[tuple[int, Record]]
+    split: tuple[str, str] | None
 
 
 class UserData(PartitionedTask):
-    """Examples from the user's own file or folder.
+    """Examples from the user's own file or folder, or from a dataset of Hugging Face.
 
     Args:
-        path: a ``.jsonl`` or ``.tsv`` file (optionally compressed, ``.gz``), or a folder of them.
-        source_column: the name of the column with the sources.
-        target_column: the name of the column with the targets.
+        path: a ``.tsv``, ``.csv`` or ``.jsonl`` file (each also ``.gz``), a folder of them, or ``hf:NAME``.
+        source_column: the name of the column with the sources; several, separated by commas, are joined by spaces. By
+            default ``source``, or another usual name, or the first of two columns. Of a file without a header, the
+            number of the column.
+        target_column: the name of the column with the targets, likewise.
         dev_size: the number of ``iid/dev`` examples if there is no split column; by default a tenth of all.
         test_size: the number of ``iid/test`` examples if there is no split column; by default a tenth of all.
         max_train_length: if given, and there is no split column, adds the condition ``len``, in which examples with
@@ -43,20 +58,20 @@ class UserData(PartitionedTask):
     """
 
     name = "own"
-    description = "your own JSON lines or TSV file with source and target (--path)"
+    description = "your own TSV, CSV or JSON lines, a folder, or hf:NAME (--path)"
 
     def __init__(
         self,
         path: str | Path,
         *,
-        source_column: str = "source",
-        target_column: str = "target",
+        source_column: str | None = None,
+        target_column: str | None = None,
         dev_size: int | None = None,
         test_size: int | None = None,
         max_train_length: int | None = None,
         seed: int = 0,
     ) -> None:
-        self._path = Path(path)
+        self._path = path if is_hub_dataset(path) else Path(path)
         self._source_column = source_column
         self._target_column = target_column
         self._dev_size = dev_size
@@ -72,176 +87,173 @@ class UserData(PartitionedTask):
         )
 
     def _load(self) -> PartitionedExamples:
-        return self._load_folder() if self._path.is_dir() else self._load_file()
-
-    def _load_folder(self) -> PartitionedExamples:
-        examples: list[Example] = []
-        partitions: dict[str, dict[str, Sequence[int]]] = {}
-        for condition, part, path in _split_files(self._path):
-            begin = len(examples)
-            examples.extend(example for example, _ in self._read(path))
-            partitions.setdefault(condition, {})[part] = range(begin, len(examples))
-        return PartitionedExamples(examples, partitions, self._notes())
-
-    def _load_file(self) -> PartitionedExamples:
+        raw_parts, notes = self._read()
         examples: list[Example] = []
         indices: dict[str, dict[str, list[int]]] = {}
-        for index, (example, parts) in enumerate(self._read(self._path)):
-            for condition, part in parts.items():
-                partition = indices.setdefault(condition, {part: [] for part in PARTS})
-                partition[part].append(index)
-            examples.append(example)
-        if not indices:
-            partitions: Mapping[str, Partition] = partition_examples(
-                examples,
-                self._path,
-                dev_size=self._dev_size,
-                test_size=self._test_size,
-                max_train_length=self._max_train_length,
-                seed=self._seed,
+        num_empty = 0
+        for raw in raw_parts:
+            columns = self._columns(raw)
+            notes += (
+                [f"{raw.path}: {columns.note}"] if columns.note and columns.note not in str(notes) else []
             )
-            return PartitionedExamples(examples, partitions)
-        return PartitionedExamples(examples, indices, self._notes())
+            for record, parts in _with_parts(raw):
+                example = _example(record[1], columns, raw.path, record[0])
+                if example is None:
+                    num_empty += 1
+                    continue
+                for condition, part in parts.items():
+                    partition = indices.setdefault(
+                        condition, {} if raw.split else {part: [] for part in PARTS}
+                    )
+                    partition.setdefault(part, []).append(len(examples))
+                examples.append(example)
+        if num_empty:
+            notes.append(f"left out {num_empty:,} examples with an empty source or target.")
+        if not examples:
+            raise DataError("there are no examples.", self._path)
+        if indices:
+            return PartitionedExamples(examples, *self._with_dev(indices, notes))
+        partitions = partition_examples(
+            examples,
+            Path(self._path),
+            dev_size=self._dev_size,
+            test_size=self._test_size,
+            max_train_length=self._max_train_length,
+            seed=self._seed,
+        )
+        return PartitionedExamples(examples, partitions, (*notes, describe_random_parts(partitions["iid"])))
 
-    def _notes(self) -> tuple[str, ...]:
-        """A note if sizes of splits were given, although the data has its own splits."""
-        if self._dev_size is self._test_size is self._max_train_length is None:
-            return ()
-        return (f"{self._path} has its own splits, so dev_size, test_size and max_train_length are ignored.",)
+    def _read(self) -> tuple[list[_RawPart], list[str]]:
+        """Read all records, and notes on how they were read."""
+        given = (self._source_column, self._target_column)
+        path = Path(self._path)
+        if is_hub_dataset(self._path):
+            return _read_hub(self._path)
+        if not path.is_dir():
+            records, notes = read_records(path, *given)
+            return [_RawPart(path, records, None)], [f"{path}: {note}" for note in notes]
+        files, notes = find_split_files(path, *given)
+        raw_parts = []
+        for split in files:
+            if len(split.paths) == 2:
+                records = [
+                    (number, {given[0] or "": list(source), given[1] or "": list(target)})
+                    for number, source, target in read_aligned(*split.paths)
+                ]
+            else:
+                records, more = read_records(split.paths[0], *given)
+                notes += [f"{split.paths[0]}: {note}" for note in more]
+            raw_parts.append(_RawPart(split.paths[0], records, (split.condition, split.part)))
+        return raw_parts, notes
 
-    def _read(self, path: Path) -> Iterator[tuple[Example, dict[str, str]]]:
-        """Yield each example of a file, together with its part (train, dev or test) under each condition."""
-        conditions: set[str] | None = None
-        for number, record in _records(path):
-            parts = _parts(record, path, number)
-            if conditions is None:
-                conditions = set(parts)
-            if set(parts) != conditions:
-                raise DataError(
-                    f"expected the same split columns as in the lines before ({_listed(sorted(conditions))}), "
-                    f"found {_listed(parts)}.",
-                    path,
-                    number,
-                )
-            yield self._example(record, path, number), parts
-        if conditions is None:
-            raise DataError("the file has no examples.", path)
+    def _columns(self, raw: _RawPart) -> Columns:
+        if not raw.records:
+            raise DataError("the file has no examples.", raw.path)
+        number, first = raw.records[0]
+        names = {name: value_of(first, name) for name in columns_of(first)}
+        try:
+            return choose_columns(names, self._source_column, self._target_column)
+        except ValueError as error:
+            raise DataError(str(error), raw.path, number) from None
 
-    def _example(self, record: dict[str, object], path: Path, number: int) -> Example:
-        source = _tokens(record, self._source_column, path, number)
-        target = _tokens(record, self._target_column, path, number)
-        known_columns = {self._source_column, self._target_column, "id", "meta", *CONDITION_COLUMNS}
-        other_columns = {key: value for key, value in record.items() if key not in known_columns}
-        meta = record.get("meta", {})
-        if not isinstance(meta, dict):
-            other_columns["meta"], meta = meta, {}
-        return Example(source, target, str(record.get("id", number)), {**other_columns, **meta})
+    def _with_dev(
+        self, indices: Mapping[str, Mapping[str, Sequence[int]]], notes: list[str]
+    ) -> tuple[dict[str, dict[str, Sequence[int]]], tuple[str, ...]]:
+        """Hold out a tenth of the training examples for dev, where there are none."""
+        partitions: dict[str, dict[str, Sequence[int]]] = {}
+        if not self._dev_size is self._test_size is self._max_train_length is None:
+            notes.append(
+                f"{self._path} has its own splits, so dev_size, test_size and max_train_length are ignored."
+            )
+        for condition, parts in indices.items():
+            partitions[condition] = dict(parts)
+            if parts.get("train") and not parts.get("dev"):
+                partitions[condition], note = hold_out_dev(parts, condition, self._seed)
+                notes.append(note)
+        return partitions, tuple(notes)
 
 
-def _split_files(folder: Path) -> list[tuple[str, str, Path]]:
-    """The condition, the part (train, dev or test) and the path of each data file in a folder."""
-    paths: dict[tuple[str, str], Path] = {}
-    for path in sorted(path for path in folder.rglob("*") if path.name.endswith(SUFFIXES)):
-        relative = path.relative_to(folder)
-        condition = relative.parent.as_posix() if len(relative.parts) > 1 else "iid"
-        part = path.name.split(".")[0]
-        if part not in PARTS or (condition, part) in paths:
+def _read_hub(path: str | Path) -> tuple[list[_RawPart], list[str]]:
+    raw_parts, ignored = [], []
+    for split, records in read_hub_dataset(path).items():
+        part = None if split is None else PART_NAMES.get(split)
+        if split is None:
+            raw_parts.append(_RawPart(Path(path), records, None))
+        elif part is None:
+            ignored.append(split)
+        else:
+            raw_parts.append(_RawPart(Path(path), records, ("iid", part)))
+    raw_parts.sort(key=lambda raw: 0 if raw.split is None else PARTS.index(raw.split[1]))
+    return raw_parts, [f"{path}: ignored the splits {', '.join(ignored)}."] if ignored else []
+
+
+def _with_parts(raw: _RawPart) -> list[tuple[tuple[int, Record], dict[str, str]]]:
+    """Each record with its part (train, dev or test) under each condition."""
+    if raw.split is not None:
+        return [(record, dict([raw.split])) for record in raw.records]
+    pairs = [(record, _parts(record[1], raw.path, record[0])) for record in raw.records]
+    conditions = set(pairs[0][1])
+    for (number, _), parts in pairs:
+        if set(parts) != conditions:
             raise DataError(
-                f"is not expected here. A folder may contain one file for each of {_listed(PARTS)}, such as "
-                "train.jsonl or len/test.tsv; move other files elsewhere.",
-                path,
+                f"expected the same split columns as in the lines before ({_listed(sorted(conditions))}), "
+                f"found {_listed(parts)}.",
+                raw.path,
+                number,
             )
-        paths[condition, part] = path
-    if not paths:
-        raise DataError(f"the folder has no file that ends in {_listed(SUFFIXES)}.", folder)
-    splits = sorted(paths, key=lambda split: (split[0], PARTS.index(split[1])))
-    return [(condition, part, paths[condition, part]) for condition, part in splits]
+    return pairs
 
 
-def _records(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
-    if path.name.removesuffix(".gz").endswith(".tsv"):
-        table = read_table(path, header=True)
-        for number, columns in table.rows:
-            yield number, dict(zip(table.header, columns, strict=True))
-    elif path.name.removesuffix(".gz").endswith(".jsonl"):
-        for number, text in read_text(path).lines:
-            yield number, _parse(text, path, number)
-    else:
-        raise DataError(f"expected a file that ends in {_listed(SUFFIXES)}, or a folder of them.", path)
-
-
-class _RepeatedKeyError(Exception):
-    """A JSON object contains the same key twice."""
-
-
-def _with_distinct_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    record: dict[str, object] = {}
-    for key, value in pairs:
-        if key in record:
-            raise _RepeatedKeyError(key)
-        record[key] = value
-    return record
-
-
-def _parse(text: str, path: Path, number: int) -> dict[str, object]:
-    try:
-        record = json.loads(text, object_pairs_hook=_with_distinct_keys)
-    except _RepeatedKeyError as error:
-        raise DataError(
-            f"the key {error.args[0]!r} occurs twice. Remove one of them.", path, number
-        ) from None
-    except (ValueError, RecursionError) as error:
-        reason = getattr(error, "msg", "it is nested too deeply")
-        raise DataError(f"the line is not JSON ({reason}).", path, number) from None
-    if "\\ud" in text.lower() and not _is_text(record):
-        raise DataError(
-            "the line has half of a surrogate pair (\\ud...), which is not valid text.", path, number
-        )
-    if not isinstance(record, dict):
-        raise DataError(
-            f"expected a JSON object with source and target, found a {type(record).__name__}.", path, number
-        )
-    return record
-
-
-def _is_text(value: object) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _parts(record: Mapping[str, object], path: Path, number: int) -> dict[str, str]:
+def _parts(record: Record, path: Path, number: int) -> dict[str, str]:
     parts: dict[str, str] = {}
-    for column, condition in CONDITION_COLUMNS.items():
+    for column, condition in SPLIT_COLUMNS.items():
         if column in record:
-            part = record[column]
-            if part not in PARTS:
+            part = PART_NAMES.get(str(record[column]).lower())
+            if part is None:
                 raise DataError(
-                    f"{column} should be train, dev or test, found {part!r}. If it is not meant as a split, "
+                    f"{column} should be train, dev or test, found {record[column]!r}. If it is not meant as a split, "
                     "give it another name.",
                     path,
                     number,
                 )
-            parts[condition] = str(part)
+            parts[condition] = part
     return parts
 
 
-def _tokens(record: Mapping[str, object], column: str, path: Path, number: int) -> tuple[str, ...]:
-    if column not in record:
-        raise DataError(f"there is no column {column!r} (found: {_listed(record)}).", path, number)
-    value = record[column]
+def _example(record: Record, columns: Columns, path: Path, number: int) -> Example | None:
+    """The example of a record; None if its source or its target is empty."""
+    source, target = (
+        tuple(token for column in side for token in _tokens(record, column, path, number))
+        for side in (columns.source, columns.target)
+    )
+    if not source or not target:
+        return None
+    used = {column.partition(".")[0] for column in (*columns.source, *columns.target)}
+    used |= {*columns.source, *columns.target, "id", "meta", *SPLIT_COLUMNS}
+    other_columns = {key: value for key, value in record.items() if key not in used}
+    meta = record.get("meta", {})
+    if not isinstance(meta, dict):
+        other_columns["meta"], meta = meta, {}
+    return Example(source, target, str(record.get("id", number)), {**other_columns, **meta})
+
+
+def _tokens(record: Record, column: str, path: Path, number: int) -> tuple[str, ...]:
+    try:
+        value = value_of(record, column)
+    except KeyError:
+        raise DataError(
+            f"there is no column {column!r} (found: {_listed(columns_of(record))}).", path, number
+        ) from None
+    if value is None:
+        return ()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = str(value)
     if isinstance(value, str):
-        tokens = tuple(value.split())
-    elif isinstance(value, list) and all(isinstance(token, str) and token for token in value):
-        tokens = tuple(value)
-    else:
-        shown = repr(value)[:80]
-        raise DataError(f"{column!r} should be a string or a list of strings, found {shown}.", path, number)
-    if not tokens:
-        raise DataError(f"{column!r} is empty; expected at least one token.", path, number)
-    return tokens
+        return tuple(value.split())
+    if isinstance(value, list) and all(isinstance(token, str) and token for token in value):
+        return tuple(value)
+    shown = repr(value)[:80]
+    raise DataError(f"{column!r} should be a string or a list of strings, found {shown}.", path, number)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,0 +1,48 @@
+"""Read datasets of Hugging Face, by name or from disk, with the library `datasets`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from permalign.errors import DataError, PermalignError
+from permalign.tasks.record_files import Record
+
+PREFIX = "hf:"
+"""What the path of a dataset on the Hugging Face hub begins with: ``hf:NAME`` or ``hf:NAME:CONFIGURATION``."""
+
+
+def is_hub_dataset(path: str | Path) -> bool:
+    """Whether a path is the name of a dataset on the hub, or a folder that ``save_to_disk`` wrote."""
+    if str(path).startswith(PREFIX):
+        return True
+    return any((Path(path) / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def read_hub_dataset(path: str | Path) -> dict[str | None, list[tuple[int, Record]]]:
+    """Read a dataset: the numbered records of each of its splits; the key is None for a dataset without splits."""
+    dataset = _load(str(path))
+    splits: Mapping[str | None, Any] = dataset if isinstance(dataset, Mapping) else {None: dataset}
+    return {
+        split: [(number, dict(record)) for number, record in enumerate(records, 1)]
+        for split, records in splits.items()
+    }
+
+
+def _load(path: str) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise PermalignError(
+            f'{path} needs the library datasets: pip install "permalign[datasets]".'
+        ) from None
+    datasets.disable_progress_bars()
+    try:
+        if not path.startswith(PREFIX):
+            return datasets.load_from_disk(path)
+        name, _, configuration = path.removeprefix(PREFIX).partition(":")
+        return datasets.load_dataset(name, configuration or None)
+    except Exception as error:  # the library raises errors of many kinds
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(
+            f"the library datasets cannot load it ({type(error).__name__}: {reason}).", path
+        ) from None

@@ -1,0 +1,129 @@
+"""Read the examples of a user's file as records: TSV, CSV or JSON lines, each also compressed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from permalign.errors import DataError
+from permalign.tasks.columns import are_numbers, looks_like_header
+from permalign.tasks.file_readers import Row, read_csv, read_table, read_text
+
+Record = dict[str, object]
+
+SUFFIXES = (".tsv", ".csv", ".jsonl", ".tsv.gz", ".csv.gz", ".jsonl.gz")
+
+
+def is_record_file(name: str | Path) -> bool:
+    """Whether a file has a name that is read as a table or as JSON lines."""
+    return str(name).lower().endswith(SUFFIXES)
+
+
+def read_records(path: Path, *given: str | None) -> tuple[list[tuple[int, Record]], list[str]]:
+    """Read a file; returns its records by line number, and notes on how it was read.
+
+    Args:
+        path: a file whose name ends in one of `SUFFIXES`.
+        given: the columns that the user gave, by which a header is recognised.
+    """
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if kind == "tsv":
+        return _read_tsv(path, given)
+    if kind == "csv":
+        table = read_csv(path)
+        return [(row.number, _by_name(table.header, row)) for row in table.rows], []
+    if kind == "jsonl":
+        lines = read_text(path, blank="skip").lines
+        return [(number, _parse(text, path, number)) for number, text in lines], []
+    raise DataError(
+        f"expected a file that ends in {', '.join(SUFFIXES)}, a folder of them, or two aligned files.", path
+    )
+
+
+def _read_tsv(path: Path, given: tuple[str | None, ...]) -> tuple[list[tuple[int, Record]], list[str]]:
+    rows = read_table(path, blank="skip").rows
+    if not rows:
+        raise DataError("the file is empty.", path, 1)
+    if looks_like_header(rows[0].columns, given):
+        table = read_table(path, header=True, blank="skip")
+        return [(row.number, _by_name(table.header, row)) for row in table.rows], []
+    names = tuple(str(number) for number in range(1, len(rows[0].columns) + 1))
+    if any(given) and not are_numbers(*given):
+        columns = " and ".join(name for name in given if name)
+        raise DataError(
+            f"there is no column {columns} in the header (found: {', '.join(rows[0].columns)}). For a file without a "
+            "header, give the numbers of columns.",
+            path,
+            1,
+        )
+    notes = [] if any(given) else ["there is no header with source and target, so line 1 is an example too."]
+    return [(row.number, _by_name(names, row)) for row in rows], notes
+
+
+def _by_name(names: tuple[str, ...], row: Row) -> Record:
+    return {name.strip(): value for name, value in zip(names, row.columns, strict=True)}
+
+
+class _RepeatedKeyError(Exception):
+    """A JSON object contains the same key twice."""
+
+
+def _with_distinct_keys(pairs: list[tuple[str, object]]) -> Record:
+    record: Record = {}
+    for key, value in pairs:
+        if key in record:
+            raise _RepeatedKeyError(key)
+        record[key] = value
+    return record
+
+
+def _parse(text: str, path: Path, number: int) -> Record:
+    try:
+        record = json.loads(text, object_pairs_hook=_with_distinct_keys)
+    except _RepeatedKeyError as error:
+        raise DataError(
+            f"the key {error.args[0]!r} occurs twice. Remove one of them.", path, number
+        ) from None
+    except (ValueError, RecursionError) as error:
+        reason = getattr(error, "msg", "it is nested too deeply")
+        raise DataError(f"the line is not JSON ({reason}).", path, number) from None
+    if "\\ud" in text.lower() and not _is_text(record):
+        raise DataError(
+            "the line has half of a surrogate pair (\\ud...), which is not valid text.", path, number
+        )
+    if not isinstance(record, dict):
+        raise DataError(
+            f"expected a JSON object with source and target, found a {type(record).__name__}.", path, number
+        )
+    return record
+
+
+def _is_text(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def value_of(record: Record, column: str) -> object:
+    """The value of a column; ``translation.en`` is the value ``en`` of an object ``translation``.
+
+    Raises:
+        KeyError: there is no such column.
+    """
+    if column in record:
+        return record[column]
+    outer, dot, inner = column.partition(".")
+    nested = record.get(outer)
+    if dot and isinstance(nested, dict):
+        return value_of(nested, inner)
+    raise KeyError(column)
+
+
+def columns_of(record: Record) -> Iterator[str]:
+    """The names of all columns of a record, for messages."""
+    for name, value in record.items():
+        if isinstance(value, dict) and name != "meta":
+            yield from (f"{name}.{inner}" for inner in value)
+        else:
+            yield name
