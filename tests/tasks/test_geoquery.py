@@ -9,7 +9,7 @@ from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.geoquery.corpus import read_corpus
 from permalign.tasks.geoquery.funql import mask, read_funql, template, unmask, write_funql
 from permalign.tasks.geoquery.signatures import ANSWERS, program_grammar, rules
-from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, split_ids
+from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, PUBLIC_CONDITIONS, split_ids
 from permalign.tasks.program import Program, bracketed
 from permalign.text.entities import EntityVocabulary
 
@@ -87,7 +87,7 @@ def test_the_rules_are_those_of_the_corpus(data_dir):
 def test_splits_are_the_expected_ones(task, expected):
     conditions = tuple(f"{condition}/{part}" for condition in CONDITIONS for part in PARTS)
     assert task.splits == (*conditions, "temp_tune/train", "temp_tune/dev")
-    for condition in CONDITIONS:
+    for condition in SIZES:
         for part, size in zip(PARTS, SIZES[condition], strict=True):
             ids = [int(e.id) for e in task.examples(f"{condition}/{part}")]
             assert len(ids) == size
@@ -107,6 +107,20 @@ def test_shipped_splits_follow_their_definitions(data_dir, task):
         lengths = all_examples(GeoQuery(write_all=write_all, data_dir=data_dir))
         train = set(split_ids()[f"{condition}/train"])
         assert train == {number for number, e in lengths.items() if len(e.target) <= 4}
+
+
+@pytest.mark.parametrize("condition", PUBLIC_CONDITIONS)
+def test_public_splits_are_the_published_ones(condition, task, data_dir):
+    name = condition.replace("_", "-") + ("-1" if condition.startswith("nqg") else "")
+    published = json.loads((data_dir / f"geoquery/public-splits/{name}.json").read_text())
+    ours = {part: split_ids()[f"{condition}/{part}"] for part in PARTS}
+    assert ours["test"] == sorted(published["test"])
+    assert sorted(ours["train"] + ours["dev"]) == sorted(published["train"] + published.get("dev", []))
+    assert ours["dev"] == sorted(published["dev"]) if "dev" in published else len(ours["dev"]) == 44
+    if "template" in condition:
+        examples = all_examples(task)
+        seen = {examples[number].meta["template"] for number in ours["train"]}
+        assert not seen & {examples[number].meta["template"] for number in ours["test"]}
 
 
 def test_templates_are_held_out_for_tuning(task, data_dir):
@@ -247,7 +261,7 @@ def test_programs_that_cannot_be_parsed_are_errors_with_their_line(corpus, mrl, 
         ("id:0\n\n", "line 1: expected a line `nl:...` as line 2 of a block"),
         (GOOD.replace("*n:", "# "), "line 5: expected a production"),
         (GOOD.replace("river", "ri\rver"), "line 2: .*carriage return"),
-        ("\ufeff" + GOOD, "line 1: .*byte order mark"),
+        ("\x00" + GOOD, "line 1: .*zero bytes"),
         (GOOD.encode().replace(b"a river", b"a r\xefver"), "line 2: byte 12"),
         (GOOD.replace("a river", "a river " * 1_250_000), "line 2: the line is longer"),
     ],
@@ -300,6 +314,46 @@ def test_entity_names_find_the_entities_of_questions_without_their_programs(task
         masked = [word.removesuffix("_ENTITY") for word in example.target if word.endswith("_ENTITY")]
         agreed += len(found) == len(masked) and all(any(kind in kinds for kinds in found) for kind in masked)
     assert agreed / len(examples) > 0.99
+
+
+def test_the_lists_of_names_find_the_entities_of_questions_in_every_language(language, data_dir):
+    task = GeoQuery(language, names="list", fold_umlauts=language == "de", data_dir=data_dir)
+    words, examples, agreed = EntityVocabulary.build([], task.entities), all_examples(task).values(), 0
+    for example in examples:
+        units = words.tokenize(example.source)
+        found = [task.entities[unit].split("/") for unit in units if unit in task.entities]
+        masked = [word.removesuffix("_ENTITY") for word in example.target if word.endswith("_ENTITY")]
+        agreed += all(any(kind in kinds for kinds in found) for kind in masked)
+    assert agreed / len(examples) > 0.98
+
+
+def test_umlauts_are_folded_on_request(data_dir):
+    plain, folded = (GeoQuery("de", fold_umlauts=fold, data_dir=data_dir) for fold in (False, True))
+    spellings = {word for example in all_examples(plain).values() for word in example.source}
+    assert {"flüsse", "fluesse", "stadte", "staedte"} <= spellings
+    words = {word for example in all_examples(folded).values() for word in example.source}
+    assert {"flusse", "stadte"} <= words
+    assert not {"flüsse", "fluesse", "staedte"} & words
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("id:-1\n*n:CityName -> ({ ' x ' })\n", "follows no name"),
+        ("id:-1\nnl:a\n*n:Num -> ({ 0 })\n", "no names"),
+    ],
+)
+def test_a_damaged_list_of_names_is_an_error(tmp_path, content, words):
+    path = tmp_path / "geoquery/geoFunql-xx.init.corpus"
+    path.parent.mkdir()
+    path.write_text(content)
+    with pytest.raises(DataError, match=words):
+        _ = GeoQuery("xx", names="list", data_dir=tmp_path).entities
+
+
+def test_names_come_from_geobase_or_from_a_list():
+    with pytest.raises(ValueError, match="expected 'geobase' or 'list'"):
+        GeoQuery(names="gazetteer")
 
 
 def test_entity_names_need_geobase(tmp_path):

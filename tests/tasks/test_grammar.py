@@ -8,7 +8,9 @@ from tests.tasks.programs import TOY, all_readings, preferred, programs, strings
 
 from permalign.tasks.geoquery import signatures
 from permalign.tasks.grammar import END, Grammar, GrammarError, Rule
+from permalign.tasks.grammar_of_programs import restrict_to_programs
 from permalign.tasks.program import Program, from_preorder
+from permalign.tasks.registry import get_task
 from permalign.tasks.scan_language import program_grammar as scan_grammar
 
 GRAMMARS = {
@@ -230,3 +232,54 @@ def test_a_restricted_grammar_has_exactly_the_programs_of_its_tokens():
             assert outputs_of_length(restricted, length) == expected
     with pytest.raises(ValueError, match="no program can be written"):
         grammar.restricted_to("be")
+
+
+def rules_of_all_typings(grammar, program):
+    """The rules of every way in which a program is well typed, and the start types, by enumeration."""
+    nodes = list(program.nodes())
+    choices = [[rule for rule in grammar.rules if rule.function == node.function] for node in nodes]
+    used, start = set(), set()
+    for rules in product(*choices):
+        pending, fits = [], rules[0].result in grammar.start
+        for index, (node, rule) in enumerate(zip(nodes, rules, strict=True)):
+            expected = pending.pop() if index else rule.result
+            fits = fits and rule.result == expected and len(rule.arguments) == len(node.arguments)
+            if not fits:
+                break
+            pending += reversed(rule.arguments)
+        if fits:
+            used |= {*rules}
+            start.add(rules[0].result)
+    return used, start
+
+
+@given(data=st.data())
+def test_a_grammar_restricted_to_programs_has_the_rules_of_all_their_typings(data):
+    drawn = data.draw(st.lists(programs(TOY, depth=2), min_size=1, max_size=3))
+    restricted = restrict_to_programs(TOY, map(TOY.linearize, drawn))
+    enumerated = [rules_of_all_typings(TOY, program) for program in drawn]
+    assert {*restricted.rules} == set().union(*(used for used, _ in enumerated))
+    assert {*restricted.start} == set().union(*(start for _, start in enumerated))
+    assert all(restricted.read(TOY.linearize(program)) == program for program in drawn)
+
+
+def test_a_grammar_cannot_be_restricted_to_no_programs():
+    with pytest.raises(ValueError, match="there are no programs"):
+        restrict_to_programs(TOY, [])
+
+
+@pytest.mark.parametrize(("condition", "unreadable"), [("iid", 7), ("temp", 27)])
+def test_some_test_programs_are_not_in_the_grammar_of_the_training_programs(condition, unreadable, data_dir):
+    task = get_task("geoquery", data_dir=data_dir)
+    trained = restrict_to_programs(
+        task.grammar, (example.target for example in task.examples(f"{condition}/train"))
+    )
+    counts = {}
+    for part in ("train", "test"):
+        counts[part] = 0
+        for example in task.examples(f"{condition}/{part}"):
+            try:
+                trained.read(example.target)
+            except GrammarError:
+                counts[part] += 1
+    assert counts == {"train": 0, "test": unreadable}

@@ -62,7 +62,7 @@ def read_corpus(path: Path) -> list[Question]:
 def _blocks(path: Path) -> Iterator[list[Line]]:
     """Yield the blocks of a file, each as a list of its lines."""
     block: list[Line] = []
-    for line in read_text(path, blank="keep", windows_line_ends=True).lines:
+    for line in read_text(path, blank="keep").lines:
         if line.text.strip():
             block.append(line)
         elif block:

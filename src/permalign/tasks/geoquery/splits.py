@@ -8,6 +8,14 @@ all other questions are for training.
 - ``temp``: Herzig and Berant's split by template. No template of the test set occurs in the other two sets.
 - ``len``: programs of up to 4 tokens are for training, and longer ones are divided into dev and test.
 - ``len_all``: the same split for programs that contain the constant ``all``, which counts as a token.
+- ``herzig_len``: Herzig and Berant's split by length (2021): the 280 longest programs are for testing.
+- ``csl_template_1`` to ``3``, ``csl_tmcd_1`` to ``3``, ``csl_length``: the splits of Qiu et al. (2022) by template, by
+  target maximum compound divergence (TMCD) and by length. Their results are means over the three splits of a kind.
+  Their development sets are like their test sets: that of a split by template has templates of its test set.
+- ``nqg_template``, ``nqg_tmcd``, ``nqg_length``: the splits of Shaw et al. (2021), which have no development sets. 44
+  questions of each training set, drawn at random, are for development.
+
+A result on the split of a paper is comparable with the results of that paper on this split, and on no other.
 
 The development set of ``temp`` has the same templates as its training set, so it cannot show which models generalise to
 new templates. ``temp_tune`` can: it holds out some templates of these two sets for development.
@@ -25,7 +33,14 @@ from permalign.tasks.seeded_random import shuffled
 
 _SPLITS = files("permalign.tasks").joinpath("splits", "geoquery.json")
 QUESTIONS = 880
-CONDITIONS = ("iid", "temp", "len", "len_all")
+PUBLIC_CONDITIONS = (
+    "herzig_len",
+    *(f"csl_{kind}_{number}" for kind in ("template", "tmcd") for number in (1, 2, 3)),
+    "csl_length",
+    *(f"nqg_{kind}" for kind in ("template", "tmcd", "length")),
+)
+"""The splits of other papers than ReMoto's."""
+CONDITIONS = ("iid", "temp", "len", "len_all", *PUBLIC_CONDITIONS)
 PARTS = ("train", "dev", "test")
 TUNING = ("temp_tune/train", "temp_tune/dev")
 _TUNING_DEV_SIZE, _MAX_PER_TEMPLATE = 120, 6

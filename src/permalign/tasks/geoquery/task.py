@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example, Task
@@ -13,6 +13,7 @@ from permalign.tasks.geoquery.entities import entities_of
 from permalign.tasks.geoquery.executor import Denotation, Executor
 from permalign.tasks.geoquery.funql import read_funql, unmask, write_funql
 from permalign.tasks.geoquery.geobase import read_geobase
+from permalign.tasks.geoquery.name_list import read_name_list
 from permalign.tasks.geoquery.signatures import program_grammar
 from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, QUESTIONS, TUNING, split_ids, tuning_ids
 from permalign.tasks.geoquery.world import World, build_world
@@ -27,6 +28,10 @@ class GeoQuery(Task):
         language: the language of the questions: any LANGUAGE with a file ``geoquery/geoFunql-LANGUAGE.corpus``.
         write_all: whether programs contain the constant ``all``, which is otherwise left out (the lengths in the
             condition ``len_all`` are those of programs that contain it).
+        names: where the names for entity linking come from: the database Geobase, whose names are English, or the
+            published list of the language, ``geoquery/geoFunql-LANGUAGE.init.corpus`` (see `name_list`).
+        fold_umlauts: whether to write umlauts in questions as plain vowels. The German questions write the same words
+            in several ways (flüsse, fluesse).
         data_dir: the folder that contains the folders ``geoquery`` and, to execute programs, ``geobase``.
     """
 
@@ -35,10 +40,19 @@ class GeoQuery(Task):
     metric = "exact match, execution accuracy"
 
     def __init__(
-        self, language: str = "en", write_all: bool = False, data_dir: str | Path | None = None
+        self,
+        language: str = "en",
+        write_all: bool = False,
+        names: Literal["geobase", "list"] = "geobase",
+        fold_umlauts: bool = False,
+        data_dir: str | Path | None = None,
     ) -> None:
+        if names not in {"geobase", "list"}:
+            raise ValueError(f"names is {names!r}; expected 'geobase' or 'list'.")
         self.language = language
         self.write_all = write_all
+        self.names = names
+        self.fold_umlauts = fold_umlauts
         self.data_dir = data_dir
 
     @property
@@ -51,8 +65,18 @@ class GeoQuery(Task):
 
     @cached_property
     def entities(self) -> Mapping[str, str]:
-        """The entities of Geobase by their English names; see `entities_of`."""
-        return entities_of(self._world)
+        """The entities by their names, from Geobase (see `entities_of`) or from the list of the language."""
+        if self.names == "geobase":
+            return entities_of(self._world)
+        entities = read_name_list(
+            dataset_file("geoquery", f"geoFunql-{self.language}.init.corpus", self.data_dir)
+        )
+        if not self.fold_umlauts:
+            return entities
+        kinds: dict[str, set[str]] = {}
+        for name, kind in entities.items():
+            kinds.setdefault(fold_umlauts(name), set()).update(kind.split("/"))
+        return {name: "/".join(sorted(functions)) for name, functions in kinds.items()}
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
@@ -129,4 +153,24 @@ class GeoQuery(Task):
             "entities": tuple("".join(bracketed(entity)) for entity in question.entities),
         }
         target = question.program_all if self.write_all else question.program
-        return Example(tuple(question.text.split()), target, str(question.id), meta)
+        text = fold_umlauts(question.text) if self.fold_umlauts else question.text
+        return Example(tuple(text.split()), target, str(question.id), meta)
+
+
+def fold_umlauts(text: str) -> str:
+    """Write umlauts, and the two letters that stand for them, as plain vowels, and ``ß`` as ``ss``.
+
+    >>> fold_umlauts("größte städte und fluesse")
+    'grosste stadte und flusse'
+    """
+    for umlaut, vowel in (
+        ("ä", "a"),
+        ("ae", "a"),
+        ("ö", "o"),
+        ("oe", "o"),
+        ("ü", "u"),
+        ("ue", "u"),
+        ("ß", "ss"),
+    ):
+        text = text.replace(umlaut, vowel)
+    return text
