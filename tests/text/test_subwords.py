@@ -61,5 +61,5 @@ def test_another_file_is_an_error(tmp_path, content):
 
 def test_a_missing_library_is_an_error_with_the_command_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(PermalignError, match=r"pip install .permalign\[translation\]"):
+    with pytest.raises(PermalignError, match=r"pip install .permalign\[subwords\]"):
         Subwords.train(CORPUS, 40)

@@ -109,7 +109,7 @@ def test_another_file_is_an_error(tmp_path, content, words):
 def test_a_codec_of_another_kind_is_an_error(tmp_path):
     path = tmp_path / "words.json"
     path.write_text('{"format": "permalign cipher", "version": 1}')
-    with pytest.raises(DataError, match="is not a vocabulary or subwords or named words that"):
+    with pytest.raises(DataError, match="is not a vocabulary or subwords or named words or "):
         load_codec(path)
 
 

@@ -22,6 +22,9 @@ class Batch:
         target_lengths: the lengths of the targets, ``(batch,)``.
         examples: the example of each row.
         indices: the index of each example in the dataset, from which its order can be restored.
+        copies: the target id that copying each source token writes, ``(batch, source position)``; None for a model that
+            does not copy, or until it has looked them up (`permalign.text.sentence_vocabulary.CopyCodec`). With copies,
+            targets may hold ids beyond the target vocabulary.
     """
 
     source: Tensor
@@ -30,6 +33,7 @@ class Batch:
     target_lengths: Tensor
     examples: tuple[Example, ...]
     indices: tuple[int, ...]
+    copies: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -43,10 +47,11 @@ class Batch:
             self.target_lengths[rows],
             (),
             (),
+            None if self.copies is None else self.copies[rows],
         )
 
     def swap_sides(self) -> "Batch":
-        """Exchange source and target; the result has no ``examples`` and ``indices``."""
+        """Exchange source and target; the result has no ``examples``, ``indices`` and ``copies``."""
         return Batch(self.target, self.target_lengths, self.source, self.source_lengths, (), ())
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -57,11 +62,15 @@ class Batch:
             source_lengths=self.source_lengths.to(device),
             target=self.target.to(device),
             target_lengths=self.target_lengths.to(device),
+            copies=None if self.copies is None else self.copies.to(device),
         )
 
 
 class Batches:
     """All batches of a dataset; iterating yields the remaining batches of the current epoch of its ``sampler``.
+
+    To make them in other processes, give them to a `torch.utils.data.DataLoader` with their sampler:
+    ``DataLoader(batches, sampler=batches.sampler, batch_size=None, num_workers=2)``.
 
     Args:
         examples: the examples; they are encoded once, when the object is created.
@@ -107,10 +116,19 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         for indices in self.sampler:
-            source, source_lengths = pad([self._sources[index] for index in indices])
-            target, target_lengths = pad([self._targets[index] for index in indices])
-            examples = tuple(self._examples[index] for index in indices)
-            yield Batch(source, source_lengths, target, target_lengths, examples, tuple(indices))
+            yield self[indices]
+
+    def __getitem__(self, indices: Sequence[int]) -> Batch:
+        """The batch of some examples, by their indices, as a `torch.utils.data.DataLoader` asks for it."""
+        if isinstance(indices, int):
+            raise TypeError(
+                f"batches are made of several examples, but only the index {indices} was asked for. In a DataLoader, "
+                "pass sampler=batches.sampler and batch_size=None."
+            )
+        source, source_lengths = pad([self._sources[index] for index in indices])
+        target, target_lengths = pad([self._targets[index] for index in indices])
+        examples = tuple(self._examples[index] for index in indices)
+        return Batch(source, source_lengths, target, target_lengths, examples, tuple(indices))
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

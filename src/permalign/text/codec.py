@@ -81,6 +81,17 @@ def report_unknown(codec: Codec, sentences: Iterable[Sequence[str]], show: int =
     return UnknownReport(total, unknown.total(), tuple(ranked[:show]))
 
 
+def unknown_tokens(codec: Codec, sentence: Sequence[str]) -> tuple[str, ...]:
+    """The tokens of a sentence that `encode` maps to the unknown symbol, each once.
+
+    >>> from permalign.text.vocabulary import Vocabulary
+    >>> unknown_tokens(Vocabulary(["the", "cat"]), ["the", "cow", "sees", "the", "cow"])
+    ('cow', 'sees')
+    """
+    pairs = zip(codec.tokenize(sentence), codec.encode(sentence), strict=True)
+    return tuple(dict.fromkeys(token for token, token_id in pairs if token_id == UNKNOWN_ID))
+
+
 def until_end(ids: Iterable[int], vocab_size: int) -> list[int]:
     """The ids before the first end symbol, without padding and begin symbols.
 

@@ -119,5 +119,5 @@ def _sentencepiece() -> Any:
     try:
         import sentencepiece
     except ImportError:
-        raise PermalignError('Subwords need sentencepiece: pip install "permalign[translation]".') from None
+        raise PermalignError('Subwords need sentencepiece: pip install "permalign[subwords]".') from None
     return sentencepiece
