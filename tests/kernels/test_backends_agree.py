@@ -316,8 +316,8 @@ def test_shapes_that_loops_rely_on_are_checked(call, message):
 def test_kernels_work_where_nothing_can_be_kept():
     """Where neither the package's folder nor the user's can be written to, as in some containers."""
     program = (
-        "import numba.core.caching as caching\n"
-        "caching.CacheImpl._locator_classes = []\n"
+        "from permalign.kernels.compiled import disk_cache\n"
+        "disk_cache.cache_folders = lambda: []\n"
         "import torch\n"
         "from permalign import kernels\n"
         "print(kernels.inside(torch.zeros(1, 1, 2), torch.tensor([2]))[0].exp().item())\n"

@@ -12,6 +12,7 @@ from torch.distributions import Distribution
 
 from permalign.checks import require_floats, require_no_nan_or_plus, sample_count, shape_of
 from permalign.kernels.layout import inside_square, valid_splits
+from permalign.notebooks import ShownInNotebooks
 from permalign.shapes import Float, Int
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.kbest import BestFirst, Forest, Order, ProbableOrder, search_order
@@ -28,7 +29,7 @@ Same = TypeVar(
 )  # not typing.Self, which the tests' shape checker cannot read
 
 
-class OrderDistribution(Orders, ABC):
+class OrderDistribution(ShownInNotebooks, Orders, ABC):
     """A distribution over derivations of sentences, and through them over the orders of their tokens.
 
     A derivation is a binary tree over the tokens of a sentence, whose nodes keep (straight) or swap (inverted) their

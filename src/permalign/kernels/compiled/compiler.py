@@ -1,11 +1,12 @@
 """How the loops are compiled: once per machine, kept on disk, and announced on standard error."""
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from numba import njit
 from numba.core import event
+
+from permalign.kernels.compiled.disk_cache import KernelCache, announce
 
 _OPTIONS: dict[str, Any] = {
     "nogil": True,
@@ -16,11 +17,11 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _cached(function: Callable[..., Any], **options: Any) -> Any:
-    """Compile a function when it is first called, and keep it on disk if some folder can be written to."""
-    try:
-        return njit(cache=True, **_OPTIONS, **options)(function)
-    except RuntimeError:  # neither the package's folder nor the user's can be written to
-        return njit(**_OPTIONS, **options)(function)
+    """Compile a function when it is first called, unless it is on disk."""
+    dispatcher = njit(**_OPTIONS, **options)(function)
+    if hasattr(dispatcher, "_cache"):  # NUMBA_DISABLE_JIT leaves a plain function
+        dispatcher._cache = KernelCache(function)
+    return dispatcher
 
 
 def compiled(function: Callable[..., Any]) -> Any:
@@ -36,14 +37,9 @@ def inlined(function: Callable[..., Any]) -> Any:
 class _Announcer(event.Listener):
     """Announces once per process that kernels are being compiled; loading one from disk announces nothing."""
 
-    def __init__(self) -> None:
-        self.said = False
-
     def on_start(self, event: Any) -> None:
-        function = event.data["dispatcher"].py_func
-        if not self.said and function.__module__.startswith("permalign."):
-            self.said = True
-            print("permalign: compiling kernels (once, where they can be kept on disk) ...", file=sys.stderr)
+        if event.data["dispatcher"].py_func.__module__.startswith("permalign."):
+            announce("compiling kernels (once, where they can be kept on disk) ...")
 
     def on_end(self, event: Any) -> None:
         pass

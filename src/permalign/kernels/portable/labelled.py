@@ -73,7 +73,8 @@ def parent(
     left_top, right_top = left.detach().amax(-1), right.detach().amax(-1)  # (..., 2, j)
     weight = splits + left_top + right_top
     top = weight.detach().flatten(-2).amax(-1)  # (...)
-    left = (left + (weight - left_top - top[..., None, None])[..., None]).exp()
+    # both differences are at most zero, also where a child is impossible and its log-weights are about LOG_ZERO
+    left = (left - left_top[..., None] + (weight - top[..., None, None])[..., None]).exp()
     right = (right - right_top[..., None]).exp()
     pairs = left.transpose(-1, -2) @ right  # (..., orientation, b, c)
     highest = rules.detach().amax()
