@@ -37,12 +37,12 @@ def random_sentences(lengths, room=None, width=INPUT_SIZE):
     return states, torch.tensor(lengths)
 
 
-def random_outputs(lengths, room=None):
+def random_outputs(lengths, room=None, writable=WRITABLE):
     """Random outputs without BEGIN and END, padded with zeros."""
     target = torch.zeros(len(lengths), max(room or 0, *lengths), dtype=torch.int64)
     for row, length in enumerate(lengths):
-        picks = torch.randint(len(WRITABLE), (length,), generator=seeded(10 * row + length))
-        target[row, :length] = torch.tensor(WRITABLE)[picks]
+        picks = torch.randint(len(writable), (length,), generator=seeded(10 * row + length))
+        target[row, :length] = torch.tensor(writable)[picks]
     return target, torch.tensor(lengths)
 
 
@@ -61,6 +61,7 @@ class HeadContract:
     lengths = (3, 1, 5)
     output_lengths = (2, 4, 0)
     writes_end = True
+    writable = tuple(WRITABLE)
 
     def head(self, dropout=0.0, **options):
         raise NotImplementedError
@@ -73,7 +74,8 @@ class HeadContract:
         return head
 
     def batch(self, room=None, output_room=None):
-        return (*random_sentences(self.lengths, room), *random_outputs(self.output_lengths, output_room))
+        outputs = random_outputs(self.output_lengths, output_room)
+        return (*random_sentences(self.lengths, room), *outputs)
 
     def test_the_score_of_the_end_is_the_log_likelihood(self):
         head = self.build()
@@ -97,8 +99,9 @@ class HeadContract:
                 [history[row][0], [*history[row][1], token]] for row, token in zip(rows, tokens, strict=True)
             ]
             for scores, (sentence, output) in zip(beam.scores(), history, strict=True):
-                single = follow(head.decoder(states[[sentence]], lengths[[sentence]]), output)
-                torch.testing.assert_close(scores, single[-1])
+                single = follow(head.decoder(states[[sentence]], lengths[[sentence]]), output)[-1]
+                torch.testing.assert_close(scores[: len(single)], single)
+                assert (scores[len(single) :] == -torch.inf).all()  # unknown words of other sentences
 
     def test_prefixes_only_lose_probability_to_their_continuations(self):
         head = self.build()
@@ -113,7 +116,7 @@ class HeadContract:
         states, lengths = random_sentences([3])
         longest = 3
         outputs = [
-            list(tokens) for m in range(longest + 1) for tokens in itertools.product(WRITABLE, repeat=m)
+            list(tokens) for m in range(longest + 1) for tokens in itertools.product(self.writable, repeat=m)
         ]
         if not self.writes_end:
             outputs = [output for output in outputs if len(output) == longest]
@@ -124,9 +127,9 @@ class HeadContract:
         )
         decoder = head.decoder(states, lengths)
         for step in range(longest):
-            rows = torch.arange(len(WRITABLE) ** step).repeat_interleave(len(WRITABLE))
-            decoder.extend(rows, torch.tensor(WRITABLE).repeat(len(WRITABLE) ** step))
-        longer = decoder.scores()[:, WRITABLE]
+            rows = torch.arange(len(self.writable) ** step).repeat_interleave(len(self.writable))
+            decoder.extend(rows, torch.tensor(self.writable).repeat(len(self.writable) ** step))
+        longer = decoder.scores()[:, self.writable]
         torch.testing.assert_close(finished.exp().sum() + longer.exp().sum(), torch.ones(()).double())
 
     def test_padding_and_other_sentences_change_nothing(self):

@@ -1,6 +1,6 @@
 """Encoders put the embeddings of words into context."""
 
-from permalign.encoders.base import Encoder
+from permalign.encoders.base import Encoder, no_encoder
 from permalign.encoders.bilstm import BiLstmEncoder
 from permalign.encoders.prefix_sum import PrefixSumEncoder
 from permalign.encoders.transformer import TransformerEncoder
@@ -12,4 +12,5 @@ __all__ = [
     "PrefixSumEncoder",
     "TransformerEncoder",
     "WindowEncoder",
+    "no_encoder",
 ]

@@ -8,6 +8,10 @@ from permalign.checks import require_lengths, require_range, shape_of
 from permalign.shapes import Float, Int
 
 
+def no_encoder() -> None:
+    """The encoder of the kind ``none``: there is none, and embeddings are used as they are."""
+
+
 class Encoder(nn.Module, ABC):
     """Turns the embeddings of words into states of the same words in their context.
 

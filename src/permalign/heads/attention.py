@@ -1,13 +1,13 @@
 """An LSTM decoder that attends to the source at every step."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
+from permalign.heads.attention_recurrence import attention_recurrence
 from permalign.heads.base import Decoder, Head, encoded_size
+from permalign.heads.copying import CopyGate, CopySource, in_vocabulary, mix
 from permalign.heads.lstm_attention import (
     LstmStack,
     State,
@@ -18,20 +18,11 @@ from permalign.heads.lstm_attention import (
     weighted_sum,
 )
 from permalign.heads.softmax.output import OutputSoftmax, with_end
+from permalign.heads.source_attention import AttendedSource
+from permalign.masks import padding_mask
 from permalign.shapes import Float, Int
-from permalign.text.codec import BEGIN_ID
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The source as every step reads it, projected once: keys ``W_a h_i``, values ``W_c h_i``, -inf at padding."""
-
-    keys: Tensor
-    values: Tensor
-    bias: Tensor
-
-    def select(self, rows: Tensor) -> "_Source":
-        return _Source(self.keys[rows], self.values[rows], self.bias[rows])
+from permalign.structures.log_space import LOG_ZERO, minus_infinity_below
+from permalign.text.codec import BEGIN_ID, PADDING_ID, UNKNOWN_ID
 
 
 class AttentionHead(Head):
@@ -59,6 +50,8 @@ class AttentionHead(Head):
             next step).
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
+        copy_mechanism: whether a step may copy the source words it attends to, in proportion to their weights (a
+            pointer network); see `permalign.heads.copying.CopyGate`.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = AttentionHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6).eval()
@@ -78,6 +71,7 @@ class AttentionHead(Head):
         num_layers: int = 1,
         dropout: float = 0.0,
         num_negatives: int | None = None,
+        copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -89,6 +83,7 @@ class AttentionHead(Head):
         )
         require_dropout(dropout)
         self.input_size, self.vocab_size, self.hidden_size = input_size, vocab_size, hidden_size
+        self.fused = num_layers == 1  # whether `log_likelihood` runs all steps as one operation
         self.encoder = encoder
         source_size = encoded_size(encoder, input_size)
         self.embeddings = nn.Embedding(vocab_size, embedding_dim)
@@ -104,26 +99,28 @@ class AttentionHead(Head):
         self.values = nn.Linear(source_size, hidden_size, bias=False)  # W_c
         self.combine = nn.Linear(hidden_size, hidden_size)  # W_s and b
         self.softmax = OutputSoftmax(hidden_size, vocab_size, True, num_negatives)
+        self.copy_mechanism = copy_mechanism
+        self.copy_gate = CopyGate(hidden_size) if copy_mechanism else None
 
-    def _encode(self, states: Tensor, lengths: Tensor) -> tuple[_Source, State]:
+    def _encode(self, states: Tensor, lengths: Tensor) -> tuple[AttendedSource, State]:
         """Return the source as every step reads it, and the initial state of the decoder."""
         self.require_states(states, lengths)
         encoded = states if self.encoder is None else self.encoder(states, lengths)
-        source = _Source(self.keys(encoded), self.values(encoded), padding_bias(lengths, encoded))
+        source = AttendedSource(self.keys(encoded), self.values(encoded), padding_bias(lengths, encoded))
         return source, self.stack.initial_state(encoded, lengths)
 
     def _embed(self, tokens: Tensor) -> Tensor:
-        embedded: Tensor = self.dropout(self.embeddings(tokens))
+        embedded: Tensor = self.dropout(self.embeddings(in_vocabulary(tokens, self.vocab_size)))
         return embedded
 
     def _step(
-        self, source: _Source, state: State, attended: Tensor, embedded: Tensor
-    ) -> tuple[State, Tensor]:
-        """Return ``s_j`` and ``a_j`` of all rows, from those of the previous step and the embedded token between."""
+        self, source: AttendedSource, state: State, attended: Tensor, embedded: Tensor
+    ) -> tuple[State, Tensor, Tensor]:
+        """Return ``s_j``, ``a_j`` and the attention weights of all rows, from the previous step."""
         state = self.stack(torch.cat([embedded, attended], dim=-1), state)
         weights = attention_weights(top(state), source.keys, source.bias)  # (rows, n)
         attended = (weighted_sum(weights, source.values) + self.combine(top(state))).tanh()
-        return state, attended  # attended: (rows, hidden_size)
+        return state, attended, weights  # attended: (rows, hidden_size)
 
     def log_likelihood(
         self,
@@ -137,15 +134,65 @@ class AttentionHead(Head):
         self.require_target(states, target, target_lengths, smoothing)
         source, state = self._encode(states, lengths)
         target = target[:, : int(target_lengths.max())]
-        inputs = functional.pad(target, (1, 0), value=BEGIN_ID)  # (batch, steps)
-        attended = states.new_zeros(states.shape[0], self.hidden_size)
-        features = []
-        for embedded in self._embed(inputs).unbind(1):
-            state, attended = self._step(source, state, attended, embedded)
-            features.append(attended)
-        dropped = self.dropout(torch.stack(features, dim=1))  # (batch, steps, hidden_size)
+        embedded = self._embed(
+            functional.pad(target, (1, 0), value=BEGIN_ID)
+        )  # (batch, steps, embedding_dim)
+        weights = None
+        if self.fused and self.copies is None:
+            features = self._run_one_layer(source, state, embedded)
+        else:
+            features, weights = self._run_layers(source, state, embedded)
+        dropped = self.dropout(features)  # (batch, steps, hidden_size)
         outputs = with_end(target, target_lengths)
-        return self.softmax.sentence_log_prob(dropped, outputs, target_lengths + 1, smoothing)
+        if self.copies is None or weights is None:
+            return self.softmax.sentence_log_prob(dropped, outputs, target_lengths + 1, smoothing)
+        log_probs = self._log_probs_with_copies(dropped, weights, outputs, smoothing)
+        total = log_probs.masked_fill(padding_mask(target_lengths + 1, log_probs.shape[1]), 0.0).sum(1)
+        return minus_infinity_below(total, total)
+
+    def _log_probs_with_copies(
+        self,
+        features: Float[Tensor, "batch steps hidden_size"],
+        weights: Float[Tensor, "batch steps n"],
+        tokens: Int[Tensor, "batch steps"],
+        smoothing: float,
+    ) -> Float[Tensor, "batch steps"]:
+        """Return the log-probability of each step's token; smoothing leaves out what is copied."""
+        assert self.copy_gate is not None
+        tokens = tokens.masked_fill(tokens == PADDING_ID, UNKNOWN_ID)  # whose logits are finite
+        pointers = self.pointers(weights)
+        keep, copy = self.copy_gate(features, pointers.shares(features))
+        log_probs = self.softmax.log_prob(features, in_vocabulary(tokens, self.vocab_size), smoothing)
+        copied = pointers.log_probs(tokens, tokens.shape[1], features.dtype).diagonal(dim1=1, dim2=2)
+        return mix(keep, log_probs, copy, copied, tokens >= self.vocab_size)
+
+    def pointers(self, weights: Float[Tensor, "batch steps n"]) -> CopySource:
+        """Return what each step copies: a mixture of the tokens that it attends to."""
+        assert self.copies is not None
+        matrix = self.copies.matrix
+        return self.copies.with_matrix(weights if matrix is None else weights @ matrix)
+
+    def _run_layers(
+        self, source: AttendedSource, state: State, embedded: Tensor
+    ) -> tuple[Float[Tensor, "batch steps hidden_size"], Float[Tensor, "batch steps n"]]:
+        """Return ``a_j`` and the attention weights of all steps, one step after the other."""
+        attended = embedded.new_zeros(embedded.shape[0], self.hidden_size)
+        steps, weights = [], []
+        for token in embedded.unbind(1):
+            state, attended, of_step = self._step(source, state, attended, token)
+            steps.append(attended)
+            weights.append(of_step)
+        return torch.stack(steps, dim=1), torch.stack(weights, dim=1)
+
+    def _run_one_layer(self, source: AttendedSource, state: State, embedded: Tensor) -> Tensor:
+        """Return ``a_j`` of all steps for a decoder with one layer, as one operation."""
+        (cell,), ((hidden, memory),) = self.stack.cells, state
+        assert isinstance(cell, nn.LSTMCell)
+        of_tokens, of_attended = cell.weight_ih.split([embedded.shape[2], self.hidden_size], dim=1)
+        inputs = functional.linear(embedded.transpose(0, 1), of_tokens, cell.bias_ih + cell.bias_hh)
+        weight = torch.cat([of_attended, cell.weight_hh], dim=1)
+        combine = (self.combine.weight, self.combine.bias)
+        return attention_recurrence(inputs, weight, source, *combine, hidden, memory).transpose(0, 1)
 
     def decoder(self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]) -> Decoder:
         """Return a decoder whose rows share the source of their sentence."""
@@ -155,7 +202,7 @@ class AttentionHead(Head):
 class _AttentionDecoder(Decoder):
     """Rows are a sentence, the states of the network after the prefix, and the log-probability of the prefix."""
 
-    def __init__(self, head: AttentionHead, source: _Source, state: State) -> None:
+    def __init__(self, head: AttentionHead, source: AttendedSource, state: State) -> None:
         batch = source.keys.shape[0]
         self._head = head
         self._source = self._source_of_rows = source
@@ -167,10 +214,16 @@ class _AttentionDecoder(Decoder):
     def _advance(self, tokens: Tensor, totals: Tensor) -> None:
         """Read the last tokens of all rows and score what may come next."""
         head = self._head
-        self._state, self._attended = head._step(
+        self._state, self._attended, weights = head._step(
             self._source_of_rows, self._state, self._attended, head._embed(tokens)
         )
-        log_probs: Tensor = head.softmax(head.dropout(self._attended))
+        features = head.dropout(self._attended)
+        log_probs: Tensor = head.softmax(features)
+        if head.copy_gate is not None and head.copies is not None:
+            pointers = head.with_copies(head.copies.select(self._sentences)).pointers(weights[:, None])
+            keep, copy = head.copy_gate(features, pointers.shares(features[:, None]).squeeze(1))
+            log_probs = pointers.add_to((keep[:, None] + log_probs)[:, None], copy[:, None, None]).squeeze(1)
+            log_probs = log_probs.masked_fill(log_probs < LOG_ZERO / 2, -torch.inf)
         self._scores = totals[:, None] + log_probs
 
     def scores(self) -> Float[Tensor, "rows vocab"]:

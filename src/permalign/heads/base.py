@@ -2,11 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_lengths, require_range, shape_of
+from permalign.heads.copying import CopySource
 from permalign.masks import length_mask
 from permalign.shapes import Bool, Float, Int
 from permalign.structures import (
@@ -17,6 +20,8 @@ from permalign.structures import (
 )
 from permalign.text.batching import pad
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
+
+OwnHead = TypeVar("OwnHead", bound="Head")
 
 
 class Decoder(ABC):
@@ -42,11 +47,28 @@ class Head(nn.Module, ABC):
         input_size: the size of the source states that the head reads.
         vocab_size: the size of the output vocabulary, special tokens included.
         preserves_length: whether every output is exactly as long as its source.
+        copy_mechanism: whether the head may copy source words.
+        copies: the source words that can be copied; see `with_copies`.
     """
 
     input_size: int
     vocab_size: int
     preserves_length: bool = False
+    copy_mechanism: bool = False
+    copies: CopySource | None = None
+
+    def with_copies(self: OwnHead, copies: CopySource | None) -> OwnHead:
+        """Return the head, with the same parameters, for a batch whose source words it can copy.
+
+        Args:
+            copies: the words of the batch that the head will be called with, one row for each row of its states. None
+                for a head that does not copy.
+        """
+        if copies is None:
+            return self
+        bound = copy(self)
+        bound.copies = copies
+        return bound
 
     def max_output_length(self, source_length: int) -> int | None:
         """Return the length of the longest output the head can write for a source; None if there is no limit."""
@@ -193,6 +215,11 @@ class Head(nn.Module, ABC):
         order, lengths = (tensor.to(states.device) for tensor in pad(orders))
         return states.gather(1, order[..., None].expand(-1, -1, states.shape[2])), lengths
 
+    def leaf_copies(self, copies: CopySource, derivations: Sequence[Derivation]) -> CopySource:
+        """Return what the leaves of each derivation copy, in the order of `leaf_states`."""
+        order, _ = pad([derivation.order for derivation in derivations])
+        return copies.in_order(order.to(copies.ids.device))
+
     def require_states(self, states: Tensor, lengths: Tensor) -> None:
         """Require states ``(batch, n, input_size)`` of sentences that have at least one token."""
         if states.dim() != 3 or states.shape[2] != self.input_size:
@@ -202,6 +229,16 @@ class Head(nn.Module, ABC):
             )
         require_lengths("lengths", lengths, "states", states, states.shape[1])
         require_range("lengths", lengths, "states", states, states.shape[1])
+        if self.copy_mechanism != (self.copies is not None):
+            raise ValueError(
+                "the head copies source words, but was not given any. Call head.with_copies(CopySource(ids)) first."
+                if self.copies is None
+                else "the head was given source words to copy, but was built without a copy mechanism."
+            )
+        if self.copies is not None and len(self.copies.ids) != len(states):
+            raise ValueError(
+                f"states has {len(states)} sentences, but the copies are those of {len(self.copies.ids)}."
+            )
 
     def require_target(
         self, states: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
@@ -218,13 +255,14 @@ class Head(nn.Module, ABC):
         require_lengths("target_lengths", target_lengths, "target", target, target.shape[1])
         require_range("target_lengths", target_lengths, "target", target, target.shape[1], minimum=0)
         special = (target == PADDING_ID) | (target == BEGIN_ID) | (target == END_ID)
-        wrong = special | (target < 0) | (target >= self.vocab_size)
+        limit = self.vocab_size if self.copies is None else max(self.vocab_size, self.copies.num_ids)
+        wrong = special | (target < 0) | (target >= limit)
         wrong = wrong & length_mask(target_lengths, target.shape[1])
         if bool(wrong.any()):
             row, step = (int(index) for index in wrong.nonzero()[0])
             raise ValueError(
                 f"target[{row}, {step}] is {int(target[row, step])}, but outputs hold token ids below "
-                f"{self.vocab_size} and none of {PADDING_ID} (padding), {BEGIN_ID} (begin), {END_ID} (end). Leave "
+                f"{limit} and none of {PADDING_ID} (padding), {BEGIN_ID} (begin), {END_ID} (end). Leave "
                 "begin and end to the head, and do not count padding in target_lengths."
             )
 

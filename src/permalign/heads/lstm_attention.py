@@ -1,4 +1,4 @@
-"""What the attention heads share: a stack of LSTM cells, and dot-product attention over padded states."""
+"""What heads with attention share: a stack of LSTM cells, and dot-product attention over padded states."""
 
 import torch
 from torch import Tensor, nn

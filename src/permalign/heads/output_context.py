@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from permalign.checks import require_at_least_one, require_dropout
+from permalign.heads.copying import in_vocabulary
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -95,8 +96,9 @@ class OutputContext(nn.Module):
         return self._run_windows(window), (window,)
 
     def embed(self, tokens: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows embedding_dim"]:
-        """Return the embeddings of tokens, with dropout."""
-        embedded: Tensor = self.dropout(self.embeddings(tokens))
+        """Return the embeddings of tokens, with dropout; words beyond the vocabulary are unknown."""
+        known = in_vocabulary(tokens, self.embeddings.num_embeddings)
+        embedded: Tensor = self.dropout(self.embeddings(known))
         return embedded
 
     def _run_windows(self, windows: Tensor) -> Tensor:

@@ -67,6 +67,24 @@ class SegmentalHead(Head):
         with torch.no_grad():
             return self._alignment(states, lengths, target, target_lengths).segments(order)
 
+    def alignment_posteriors(
+        self,
+        states: Float[Tensor, "batch n input_size"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+    ) -> Float[Tensor, "batch cells m"]:
+        """Return exact posteriors given the order of the states: a cell wrote the tokens of its segment."""
+        with torch.no_grad():
+            segments = self._alignment(states, lengths, target, target_lengths).posteriors()
+        batch, cells, starts, _ = segments.shape
+        written = segments.new_zeros(batch, cells, target.shape[1])
+        for token in range(starts - 1):
+            for size in range(1, self.max_segment_length + 1):
+                first = max(token - size + 1, 0)
+                written[:, :, token] += segments[:, :, first : token + 1, size].sum(2)
+        return written
+
     def _alignment(
         self, states: Tensor, lengths: Tensor, target: Tensor, target_lengths: Tensor, smoothing: float = 0.0
     ) -> SegmentalAlignment:

@@ -6,11 +6,13 @@ from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.base import Decoder, Head, encoded_size
+from permalign.heads.copying import CopyGate, in_vocabulary, mix
 from permalign.heads.softmax.output import OutputSoftmax
 from permalign.kernels.layout import span_count, split_count
 from permalign.masks import length_mask, padding_mask
 from permalign.shapes import Float, Int
 from permalign.structures import OrderDistribution, Segment
+from permalign.structures.log_space import LOG_ZERO, minus_infinity_below
 from permalign.text.codec import END_ID, UNKNOWN_ID
 
 
@@ -26,6 +28,7 @@ class TaggingHead(Head):
         dropout: dropout on the input of the softmax.
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
+        copy_mechanism: whether cells may copy their source words; see `permalign.heads.copying.CopyGate`.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = TaggingHead(input_size=8, vocab_size=10).eval()
@@ -43,6 +46,7 @@ class TaggingHead(Head):
         vocab_size: int,
         dropout: float = 0.0,
         num_negatives: int | None = None,
+        copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -54,6 +58,8 @@ class TaggingHead(Head):
         self.softmax = OutputSoftmax(
             encoded_size(encoder, input_size), vocab_size, with_end=False, num_negatives=num_negatives
         )
+        self.copy_mechanism = copy_mechanism
+        self.copy_gate = CopyGate(encoded_size(encoder, input_size)) if copy_mechanism else None
 
     def _features(self, states: Tensor, lengths: Tensor) -> Tensor:
         self.require_states(states, lengths)
@@ -63,9 +69,20 @@ class TaggingHead(Head):
     def emissions(
         self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch n vocab"]:
-        """Return the log-probabilities of all tokens at every position; ignore those at padding."""
-        log_probs: Tensor = self.softmax(self._features(states, lengths))
-        return log_probs
+        """Return the log-probabilities of all tokens at every position; ignore those at padding.
+
+        With a copy mechanism, tokens beyond the vocabulary are the unknown words of the sentence.
+        """
+        features = self._features(states, lengths)
+        log_probs: Tensor = self.softmax(features)
+        if self.copy_gate is None or self.copies is None:
+            return log_probs
+        keep, copy = self.copy_gate(features, self.copies.shares(features))
+        size = max(self.vocab_size, self.copies.num_ids)
+        log_probs = functional.pad(log_probs, (0, size - self.vocab_size), value=-torch.inf)
+        copied = self.copies.over_vocabulary(features.shape[1], size, features.dtype)
+        mixed = mix(keep[..., None], log_probs, copy[..., None], copied)
+        return mixed.masked_fill(mixed < LOG_ZERO / 2, -torch.inf)
 
     def target_emissions(
         self,
@@ -81,8 +98,15 @@ class TaggingHead(Head):
         otherwise arbitrary.
         """
         target = self._padded_target(states, lengths, target, target_lengths, smoothing)
-        targets = target[:, None].expand(-1, states.shape[1], -1)  # (batch, token, position)
-        return self.softmax.log_probs(self._features(states, lengths), targets, smoothing)
+        features = self._features(states, lengths)
+        known = in_vocabulary(target, self.vocab_size)[:, None].expand(-1, states.shape[1], -1)
+        log_probs = self.softmax.log_probs(features, known, smoothing)  # (batch, token, position)
+        if self.copy_gate is None or self.copies is None:
+            return log_probs
+        keep, copy = self.copy_gate(features, self.copies.shares(features))
+        copied = self.copies.log_probs(target, features.shape[1], features.dtype)
+        beyond = (target >= self.vocab_size)[:, None]
+        return mix(keep[..., None], log_probs, copy[..., None], copied, beyond)
 
     def log_likelihood(
         self,
@@ -93,6 +117,10 @@ class TaggingHead(Head):
         smoothing: float = 0.0,
     ) -> Float[Tensor, " batch"]:
         """Return the sum of the log-probabilities of all tokens, each at its own position."""
+        if self.copies is not None:
+            emissions = self.target_emissions(states, lengths, target, target_lengths, smoothing)
+            own = emissions.diagonal(dim1=1, dim2=2).masked_fill(padding_mask(lengths, states.shape[1]), 0.0)
+            return minus_infinity_below(own.sum(1), own.sum(1))
         target = self._padded_target(states, lengths, target, target_lengths, smoothing)
         return self.softmax.sentence_log_prob(self._features(states, lengths), target, lengths, smoothing)
 

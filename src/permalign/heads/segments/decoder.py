@@ -5,6 +5,7 @@ from torch import Tensor
 
 from permalign.heads.base import Decoder
 from permalign.heads.beam_slots import BeamSlots
+from permalign.heads.copying import CopySource, in_vocabulary
 from permalign.heads.segmental_head import enter_cells
 from permalign.heads.softmax.additive import Exponentials, additive_log_normaliser, log_mixture
 from permalign.heads.softmax.segmental import SegmentalSoftmax
@@ -30,10 +31,12 @@ class SegmentsDecoder(Decoder):
         softmax: SegmentalSoftmax,
         cells: Float[Tensor, "batch n cell_size"],
         lengths: Int[Tensor, " batch"],
+        copies: CopySource | None = None,
     ) -> None:
         batch, num_cells, _ = cells.shape
         longest = softmax.max_segment_length
         self._softmax, self._lengths = softmax, lengths.long()
+        self._cells, self._copies = cells, copies
         self._is_cell = length_mask(self._lengths, num_cells)
         self._cell_tokens = Exponentials.of(softmax.cell_logits(cells))
         self._slots = BeamSlots.one_each(batch, cells.device)
@@ -52,6 +55,8 @@ class SegmentsDecoder(Decoder):
         """Return the log-probability of every prefix followed by each token, summed over cells and lengths."""
         totals = log_mixture(self._ready, self._cell_tokens, self._softmax.allowed)
         totals += self._step_logits  # (sentence, slot and k, vocab)
+        if self._copies is not None:
+            totals = self._copies.add_to(totals, self._ready_to_copy)
         scores = self._slots.gather(self._split_slots(totals).logsumexp(2))
         scores[:, END_ID] = self._finished
         return scores.masked_fill_(scores < LOG_ZERO / 2, -torch.inf)
@@ -61,14 +66,33 @@ class SegmentsDecoder(Decoder):
         """Write one token in each of the chosen rows."""
         sentences, slots = self._slots.sentences[rows], self._slots.slots[rows]
         ready = self._split_slots(self._ready)[sentences, slots]  # (rows, k, cell)
-        step_logits = self._split_slots(self._step_logits)[sentences, slots, :, tokens]
-        grown = ready + self._cell_tokens.logits[sentences, :, tokens][:, None] + step_logits[..., None]
+        known = in_vocabulary(tokens, self._step_logits.shape[2])
+        step_logits = self._split_slots(self._step_logits)[sentences, slots, :, known]
+        grown = ready + self._cell_tokens.logits[sentences, :, known][:, None] + step_logits[..., None]
+        if self._copies is not None:
+            grown = self._add_copies(grown, sentences, slots, tokens)
         impossible = (tokens == END_ID)[:, None, None]
         grown = grown.clamp(min=LOG_ZERO).masked_fill(impossible, LOG_ZERO).transpose(1, 2)
         self._advance_context(rows, tokens)
         self._slots = BeamSlots.of(sentences, len(self._lengths))
         self._first = torch.full_like(self._first[rows], LOG_ZERO)
         self._prepare(grown)
+
+    def _add_copies(
+        self, grown: Float[Tensor, "rows k n"], sentences: Tensor, slots: Tensor, tokens: Tensor
+    ) -> Float[Tensor, "rows k n"]:
+        """Add the probability of copying one token in each row."""
+        assert self._copies is not None
+        num_lengths = grown.shape[1]
+        to_copy = self._split_slots(self._ready_to_copy)[sentences, slots]
+        added = self._copies.add_token(
+            grown.flatten(0, 1),
+            to_copy.flatten(0, 1),
+            sentences.repeat_interleave(num_lengths),
+            tokens.repeat_interleave(num_lengths),
+            self._step_logits.shape[2],
+        )
+        return added.view_as(grown)
 
     def _advance_context(self, rows: Tensor, tokens: Tensor) -> None:
         """Compute the states after the last k tokens: the one after k - 1 tokens reads the new token.
@@ -100,13 +124,27 @@ class SegmentsDecoder(Decoder):
         self._step_logits = self._slots.scatter(logits, 0.0).flatten(1, 2)
         normaliser = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
         stop = self._cell_tokens.logits[..., END_ID, None] + self._step_logits[:, None, :, END_ID]
-        stop, normaliser = self._of_rows(stop - normaliser), self._of_rows(normaliser)  # (rows, n, k)
+        stop, writing = stop - normaliser, -normaliser  # (sentence, n, slot and k)
+        copying = None
+        if self._softmax.copy_gate is not None and self._copies is not None:
+            steps = self._slots.scatter(self._steps, 0.0).flatten(1, 2)
+            keep, copying = self._softmax.copy_gate(self._cells, self._copies.shares(self._cells), steps)
+            stop, writing = stop + keep, writing + keep
+        stop, writing = self._of_rows(stop), self._of_rows(writing)  # (rows, n, k)
         sentences = self._slots.sentences
         ready, self._finished = enter_cells(grown, stop, self._first, self._lengths[sentences])
-        ready = torch.where(self._is_cell[sentences][..., None], ready - normaliser, LOG_ZERO)
-        by_slot = self._slots.scatter(ready, LOG_ZERO)
-        # one row for every slot and every k, so that `log_mixture` sums over the cells of a sentence for all at once
-        self._ready = by_slot.transpose(2, 3).flatten(1, 2)  # (sentence, slot and k, cell)
+        self._ready = self._by_slot(ready + writing)
+        if copying is not None:
+            self._ready_to_copy = self._by_slot(ready + self._of_rows(copying))
+
+    def _by_slot(self, ready: Float[Tensor, "rows n k"]) -> Float[Tensor, "sentence both n"]:
+        """Arrange the weights of cells with one row for every slot and every k; what is not a cell has none.
+
+        So `log_mixture` sums over the cells of a sentence for all of these at once.
+        """
+        is_cell = self._is_cell[self._slots.sentences][..., None]
+        by_slot = self._slots.scatter(torch.where(is_cell, ready, LOG_ZERO), LOG_ZERO)
+        return by_slot.transpose(2, 3).flatten(1, 2)
 
     def _split_slots(
         self, table: Float[Tensor, "sentence both rest"]

@@ -6,9 +6,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.base import encoded_size
+from permalign.heads.copying import CopySource
 from permalign.heads.segmental_head import SegmentalHead
 from permalign.heads.segments.decoder import SegmentsDecoder
 from permalign.heads.segments.phrase_cells import PhraseCells
@@ -17,6 +19,7 @@ from permalign.kernels.layout import span_count, span_offsets, split_count
 from permalign.shapes import Float, Int
 from permalign.structures import Derivation, OrderDistribution, SynchronousPermutation, Transduction
 from permalign.text.batching import pad
+from permalign.text.codec import PADDING_ID
 
 NUM_SAMPLED_TREES = 64  # trees with phrases that are drawn to find the most frequent ones
 
@@ -47,6 +50,8 @@ class SegmentsHead(SegmentalHead):
             sum over orders: in one given order, every token writes by itself.
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
+        copy_mechanism: whether cells may copy their source words (see `permalign.heads.copying.CopyGate`); phrases copy
+            nothing.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = SegmentsHead(
@@ -72,6 +77,7 @@ class SegmentsHead(SegmentalHead):
         history: History = "segment",
         max_phrase_length: int = 1,
         num_negatives: int | None = None,
+        copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -86,7 +92,7 @@ class SegmentsHead(SegmentalHead):
             )
         self.input_size, self.vocab_size = input_size, vocab_size
         self.max_segment_length = max_segment_length
-        self.encoder = encoder
+        self.encoder, self.copy_mechanism = encoder, copy_mechanism
         self.dropout = nn.Dropout(dropout)
         cell_size = encoded_size(encoder, input_size)
         self.phrases = PhraseCells(cell_size, max_phrase_length) if max_phrase_length > 1 else None
@@ -101,6 +107,7 @@ class SegmentsHead(SegmentalHead):
             context=context,
             history=history,
             num_negatives=num_negatives,
+            copy_mechanism=copy_mechanism,
         )
 
     def cells(
@@ -116,7 +123,7 @@ class SegmentsHead(SegmentalHead):
     ) -> SegmentsDecoder:
         """Return a decoder whose rows carry their weight at every cell, so that scores are exact marginals."""
         with torch.no_grad():
-            return SegmentsDecoder(self.word_scores, self.cells(states, lengths), lengths)
+            return SegmentsDecoder(self.word_scores, self.cells(states, lengths), lengths, self.copies)
 
     def segment_log_probs(
         self,
@@ -128,7 +135,7 @@ class SegmentsHead(SegmentalHead):
     ) -> Float[Tensor, "batch n starts sizes"]:
         """Return the log-probability that a cell writes each segment of the output, ``[cell, start, size]``."""
         cells, target = self._checked(states, lengths, target, target_lengths, smoothing)
-        return self.word_scores.segment_log_probs(cells, target, smoothing)
+        return self.word_scores.segment_log_probs(cells, target, smoothing, self.copies)
 
     def log_likelihood_over_orders(
         self,
@@ -195,10 +202,17 @@ class SegmentsHead(SegmentalHead):
         if self.phrases is None:
             return super().leaf_states(states, derivations)
         cells = torch.cat([states, self.phrases(states)[0]], dim=1)
-        offsets = span_offsets(states.shape[1]).tolist()
-        indices = [[offsets[end - start] + start for start, end in tree.leaves] for tree in derivations]
-        order, lengths = (tensor.to(states.device) for tensor in pad(indices))
+        order, lengths = (tensor.to(states.device) for tensor in _leaf_cells(states.shape[1], derivations))
         return cells.gather(1, order[..., None].expand(-1, -1, cells.shape[2])), lengths
+
+    def leaf_copies(self, copies: CopySource, derivations: Sequence[Derivation]) -> CopySource:
+        """Return what the leaves of each derivation copy; a phrase copies nothing."""
+        if self.phrases is None:
+            return super().leaf_copies(copies, derivations)
+        order, _ = _leaf_cells(copies.ids.shape[1], derivations)
+        room = max(0, int(order.max()) + 1 - copies.ids.shape[1])
+        padded = CopySource(functional.pad(copies.ids, (0, room), value=PADDING_ID))
+        return padded.in_order(order.to(copies.ids.device))
 
     def _synchronous(
         self,
@@ -215,5 +229,11 @@ class SegmentsHead(SegmentalHead):
         if self.phrases is not None:
             phrases, phrase_scores = self.phrases(cells)
             cells = torch.cat([cells, self.dropout(phrases)], dim=1)
-        segments = self.word_scores.segment_log_probs(cells, target, smoothing)
+        segments = self.word_scores.segment_log_probs(cells, target, smoothing, self.copies)
         return distribution.with_segments(segments, target_lengths, phrase_scores)
+
+
+def _leaf_cells(num_tokens: int, derivations: Sequence[Derivation]) -> tuple[Tensor, Tensor]:
+    """Return the index of the cell of each leaf among those of tokens and phrases, and how many leaves there are."""
+    offsets = span_offsets(num_tokens).tolist()
+    return pad([[offsets[end - start] + start for start, end in tree.leaves] for tree in derivations])

@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from permalign.heads.copying import CopyGate, CopySource, in_vocabulary, mix
 from permalign.heads.output_context import OutputContext
 from permalign.heads.softmax.cell_step import CellStepSoftmax
 from permalign.shapes import Float, Int
+from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
 
 History = Literal["segment", "output"]
@@ -31,6 +33,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         history: which tokens precede: those of the same ``segment``, or of the whole ``output``.
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it; None
             for the whole vocabulary.
+        copy_mechanism: whether cells may copy their source words.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         context: Literal["full"] | int = 1,
         history: History = "segment",
         num_negatives: int | None = None,
+        copy_mechanism: bool = False,
     ) -> None:
         super().__init__()
         if history not in get_args(History):
@@ -60,17 +64,21 @@ class SegmentalSoftmax(CellStepSoftmax):
             context=context,
         )
         self._add_projections(cell_size, hidden_size, vocab_size, [PADDING_ID, BEGIN_ID], num_negatives)
+        self.copy_gate = CopyGate(cell_size, hidden_size) if copy_mechanism else None
 
     def segment_log_probs(
         self,
         cells: Float[Tensor, "batch n cell_size"],
         target: Int[Tensor, "batch m"],
         smoothing: float = 0.0,
+        copies: CopySource | None = None,
     ) -> Float[Tensor, "batch n starts sizes"]:
         """Return the log-probability of every segment ``[cell, start, size]``; ignore those that end beyond ``m``.
 
         With smoothing, the log-probability of each token and each stop is interpolated with the mean over all of them.
+        Smoothing leaves out what is copied.
         """
+        tokens, target = target, in_vocabulary(target, len(self.forbidden))
         steps, index = self._steps(target)  # (batch, steps, hidden_size), and the step of each (start, size)
         log_normaliser = self.log_normaliser(cells, steps, target)
         weight, bias = self.of_cells.weight, self.of_cells.bias
@@ -83,7 +91,16 @@ class SegmentalSoftmax(CellStepSoftmax):
             stop = (1 - smoothing) * stop + smoothing * mean
             write = (1 - smoothing) * write + smoothing * mean[:, :, index]
         stop = (stop - log_normaliser)[:, :, index]
-        written = functional.pad((write - log_normaliser[:, :, index]).cumsum(-1), (1, 0))
+        write = write - log_normaliser[:, :, index]
+        if self.copy_gate is not None and copies is not None:
+            keep, copy = self.copy_gate(cells, copies.shares(cells), steps)
+            stop = stop + keep[:, :, index]
+            copied = copies.log_probs(tokens, cells.shape[1], cells.dtype)  # (batch, n, m)
+            copied = functional.pad(copied, (0, self.max_segment_length), value=LOG_ZERO)
+            copied = copied.unfold(2, self.max_segment_length, 1)  # (batch, n, starts, sizes)
+            beyond = self._windows(tokens)[:, None] >= len(self.forbidden)
+            write = mix(keep[:, :, index], write, copy[:, :, index], copied, beyond)
+        written = functional.pad(write.cumsum(-1), (1, 0))
         return written + functional.pad(stop, (0, 1))
 
     def _steps(self, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ from torch.nn.functional import logsigmoid, pad
 
 from permalign.heads.base import Decoder
 from permalign.heads.beam_slots import BeamSlots
+from permalign.heads.copying import in_vocabulary
 from permalign.heads.log_recurrence import log_recurrence
 from permalign.heads.softmax.additive import Exponentials, additive_log_normaliser, log_mixture
 from permalign.heads.softmax.aligned import add_end_at_last
@@ -27,7 +28,8 @@ class SsntDecoder(Decoder):
     is the score of the extended prefix; before summing, it is what that prefix arrives with.
 
     Rows are kept in `BeamSlots`, so that all rows of a sentence share what was computed for its cells, and the sum over
-    cells is a matrix product.
+    cells is a matrix product. With a copy mechanism there are tokens beyond the vocabulary, the unknown words of a
+    sentence.
     """
 
     def __init__(
@@ -38,8 +40,10 @@ class SsntDecoder(Decoder):
     ) -> None:
         batch = cells.shape[0]
         self._head, self._cells, self._last = head, cells, last
+        self._copies = head.copies
         self._cell_tokens = Exponentials.of(head.word_scores.cell_logits(cells))
         self._emit_cells = head.emit_cells(cells)
+        self._attended_source = head.attended_source(cells, last)
         self._slots = BeamSlots.one_each(batch, cells.device)
         steps, self._cache = head.context.begin(batch, cells.device)
         arrived = torch.full_like(last, LOG_ZERO, dtype=cells.dtype)
@@ -53,6 +57,8 @@ class SsntDecoder(Decoder):
         totals += self._step_logits  # (sentence, slot, vocab)
         ready_to_end = self._ready.masked_fill(~self._last[:, None], 0.0).sum(-1)
         totals[..., END_ID] = ready_to_end + self._end_logits
+        if self._copies is not None:
+            totals = self._copies.add_to(totals, self._ready_to_copy)
         scores = self._slots.gather(totals)
         return scores.masked_fill_(scores < LOG_ZERO / 2, -torch.inf)
 
@@ -60,8 +66,13 @@ class SsntDecoder(Decoder):
     def extend(self, rows: Int[Tensor, " new"], tokens: Int[Tensor, " new"]) -> None:
         """Write one token in each of the chosen rows."""
         sentences, slots = self._slots.sentences[rows], self._slots.slots[rows]
-        arrived = self._ready[sentences, slots] + self._cell_tokens.logits[sentences, :, tokens]
-        arrived += self._step_logits[sentences, slots, tokens][:, None]
+        known = in_vocabulary(tokens, self._head.vocab_size)
+        arrived = self._ready[sentences, slots] + self._cell_tokens.logits[sentences, :, known]
+        arrived += self._step_logits[sentences, slots, known][:, None]
+        if self._copies is not None:
+            arrived = self._copies.add_token(
+                arrived, self._ready_to_copy[sentences, slots], sentences, tokens, self._head.vocab_size
+            )
         cache = tuple(state[rows] for state in self._cache)
         steps, self._cache = self._head.context.advance(cache, tokens)
         self._slots = BeamSlots.of(sentences, self._cells.shape[0])
@@ -70,9 +81,14 @@ class SsntDecoder(Decoder):
     def _prepare(
         self, steps: Float[Tensor, "rows hidden_size"], arrived: Float[Tensor, "rows cells"]
     ) -> None:
-        """Compute ``ready[i] = reached[i] + emit[i] - log Z_i``, and the logits ``B_w``, for all rows."""
+        """Compute ``ready[i] = reached[i] + emit[i] - log Z_i``, and the logits ``B_w``, for all rows.
+
+        With a copy mechanism, ``ready`` includes the log-probability of writing from the vocabulary, and
+        ``ready_to_copy[i]`` is ``reached[i] + emit[i]`` and that of copying.
+        """
         steps, arrived = self._slots.scatter(steps, 0.0), self._slots.scatter(arrived, LOG_ZERO)
         head, last = self._head, self._last[:, None]  # (sentence, 1, cell)
+        steps = head.attend(steps, self._attended_source)  # (sentence, slot, hidden_size)
         odds = head.emit_logits(self._emit_cells, head.emit_steps(steps)).transpose(1, 2)
         move = torch.where(last, LOG_ZERO, logsigmoid(-odds))  # (sentence, slot, cell)
         reached = log_recurrence(arrived, pad(move[..., :-1], (1, 0)))
@@ -80,4 +96,9 @@ class SsntDecoder(Decoder):
         self._end_logits = head.word_scores.end_logits(self._cells, steps, self._last)
         without_end = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
         log_normaliser = add_end_at_last(without_end, self._end_logits, self._last).transpose(1, 2)
-        self._ready = reached + torch.where(last, 0.0, logsigmoid(odds)) - log_normaliser
+        writing = reached + torch.where(last, 0.0, logsigmoid(odds))
+        self._ready = writing - log_normaliser
+        if head.copy_gate is not None and self._copies is not None:
+            keep, copy = head.copy_gate(self._cells, self._copies.shares(self._cells), steps)
+            self._ready += keep.transpose(1, 2)
+            self._ready_to_copy = writing + copy.transpose(1, 2)

@@ -8,9 +8,11 @@ from torch.nn.functional import pad
 
 from permalign.checks import require_at_least_one
 from permalign.heads.base import Head, encoded_size
+from permalign.heads.copying import CopyGate, in_vocabulary, mix
 from permalign.heads.output_context import OutputContext
 from permalign.heads.softmax.aligned import AlignedSoftmax
 from permalign.heads.softmax.output import with_end
+from permalign.heads.source_attention import AttendedSource, SourceAttention
 from permalign.heads.ssnt.decoder import SsntDecoder
 from permalign.masks import padding_mask
 from permalign.shapes import Bool, Float, Int
@@ -27,6 +29,9 @@ class SsntHead(Head):
         e(i,j)       = sigmoid(w . relu(U h_i + V s_j + b) + c)    emit token j at cell i; otherwise move on
         p(y_j | i,j) = softmax(W [h_i ; s_j] + b)                  END only at the end cell
 
+    With attention, every ``s_j`` is replaced by ``a_j``, which also attends to all cells (see `SourceAttention`). It
+    still does not depend on the alignment, so that the sum over alignments stays exact.
+
     The only way out of the end cell is to write END, so the probabilities of all outputs sum to one. See
     `permalign.MonotoneAlignment` for the sum. O((n + m) V hidden_size + n m (V + hidden_size)) time, most of it for the
     two projections onto the vocabulary; O((n + m) V + n m hidden_size) memory.
@@ -42,6 +47,8 @@ class SsntHead(Head):
             ones.
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
+        attention: whether the states of the output attend to the source; the plain SSNT has states that do not.
+        copy_mechanism: whether cells may copy their source words; see `permalign.heads.copying.CopyGate`.
         encoder: a module that reads the cells first, called with states and lengths; None for no encoder.
 
     >>> head = SsntHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6).eval()
@@ -62,6 +69,8 @@ class SsntHead(Head):
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
         num_negatives: int | None = None,
+        attention: bool = False,
+        copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -79,9 +88,12 @@ class SsntHead(Head):
             dropout=dropout,
             context=context,
         )
+        self.attention = SourceAttention(cell_size, hidden_size, dropout) if attention else None
         self.emit_cells = nn.Linear(cell_size, hidden_size)  # U and b
         self.emit_steps = nn.Linear(hidden_size, hidden_size, bias=False)  # V
         self.emit = nn.Linear(hidden_size, 1)  # w and c
+        self.copy_mechanism = copy_mechanism
+        self.copy_gate = CopyGate(cell_size, hidden_size) if copy_mechanism else None
 
     def cells(
         self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
@@ -91,6 +103,21 @@ class SsntHead(Head):
         last = torch.arange(states.shape[1] + 1, device=states.device) == lengths[:, None]
         with_end_cell = torch.where(last[..., None], self.end_cell, pad(states, (0, 0, 0, 1)))
         return with_end_cell if self.encoder is None else self.encoder(with_end_cell, lengths + 1), last
+
+    def attended_source(
+        self, cells: Float[Tensor, "batch cells cell_size"], last: Bool[Tensor, "batch cells"]
+    ) -> AttendedSource | None:
+        """Return the cells as attention reads them; None without attention."""
+        return None if self.attention is None else self.attention.project(cells, last.int().argmax(1) + 1)
+
+    def attend(
+        self, steps: Float[Tensor, "batch steps hidden_size"], source: AttendedSource | None
+    ) -> Float[Tensor, "batch steps hidden_size"]:
+        """Return ``a_j`` for every state ``s_j`` of the output; without attention, ``s_j`` itself."""
+        if self.attention is None or source is None:
+            return steps
+        attended: Tensor = self.attention(steps, source)
+        return attended
 
     def emit_logits(
         self,
@@ -159,15 +186,27 @@ class SsntHead(Head):
         self.require_target(states, target, target_lengths, smoothing)
         cells, last = self.cells(states, lengths)
         target = target[:, : int(target_lengths.max())]
-        steps = self.context(target)
+        steps = self.attend(self.context(target), self.attended_source(cells, last))
         tokens = with_end(target, target_lengths)
         return MonotoneAlignment(
             self.emit_logits(self.emit_cells(cells), self.emit_steps(steps)),
-            self.word_scores.log_probs(cells, steps, last, tokens, smoothing),
+            self._word_log_probs(cells, steps, last, tokens, smoothing),
             lengths + 1,
             target_lengths + 1,
             validate_args=False,
         )
+
+    def _word_log_probs(
+        self, cells: Tensor, steps: Tensor, last: Tensor, tokens: Tensor, smoothing: float
+    ) -> Tensor:
+        """Return the log-probability of each step's token at every cell; smoothing leaves out what is copied."""
+        known = in_vocabulary(tokens, self.vocab_size)
+        log_probs = self.word_scores.log_probs(cells, steps, last, known, smoothing)
+        if self.copy_gate is None or self.copies is None:
+            return log_probs
+        keep, copy = self.copy_gate(cells, self.copies.shares(cells), steps)
+        copied = self.copies.log_probs(tokens, cells.shape[1], cells.dtype)
+        return mix(keep, log_probs, copy, copied, (tokens >= self.vocab_size)[:, None])
 
 
 def _without(index: int, segments: list[Segment]) -> list[Segment]:

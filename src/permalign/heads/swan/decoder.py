@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from permalign.heads.base import Decoder
+from permalign.heads.copying import mix
 from permalign.heads.segmental_head import enter_cells
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
@@ -70,7 +72,20 @@ class SwanDecoder(Decoder):
         first = head.segment.begin(self._cells[self._sentences], head.segment.from_steps(steps)[:, None])
         self._states = torch.cat([first[0][:, :, None], states], dim=2)  # (rows, cell, size, hidden_size)
         self._memories = torch.cat([first[1][:, :, None], memories], dim=2)
-        self._log_probs: Tensor = head.softmax(head.dropout(self._states))  # (rows, cell, size, vocab)
+        self._log_probs = self._token_log_probs(head.dropout(self._states))  # (rows, cell, size, vocab)
         lengths = self._lengths[self._sentences]
         ready, self._finished = enter_cells(grown, self._log_probs[..., END_ID], self._first, lengths)
         self._ready = ready.masked_fill(~length_mask(lengths, num_cells)[..., None], LOG_ZERO)
+
+    def _token_log_probs(self, features: Float[Tensor, "rows n sizes hidden_size"]) -> Tensor:
+        """Return the log-probabilities of all tokens, with a copy mechanism also of the sentence's unknown words."""
+        head, copies = self._head, self._head.copies
+        log_probs: Tensor = head.softmax(features)
+        if head.copy_gate is None or copies is None:
+            return log_probs
+        shares = copies.shares(self._cells)[self._sentences][..., None]
+        keep, copy = head.copy_gate(features, shares)
+        size = max(head.vocab_size, copies.num_ids)
+        copied = copies.over_vocabulary(self._cells.shape[1], size, features.dtype)[self._sentences]
+        log_probs = pad(log_probs, (0, size - head.vocab_size), value=LOG_ZERO)
+        return mix(keep[..., None], log_probs, copy[..., None], copied[:, :, None])

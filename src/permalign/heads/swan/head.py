@@ -4,16 +4,19 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
 from permalign.checks import require_at_least_one
 from permalign.heads.base import encoded_size
+from permalign.heads.copying import CopyGate, in_vocabulary, mix
 from permalign.heads.output_context import OutputContext
 from permalign.heads.segmental_head import SegmentalHead
 from permalign.heads.softmax.output import OutputSoftmax
 from permalign.heads.swan.decoder import SwanDecoder
 from permalign.heads.swan.segment_lstm import SegmentLstm
 from permalign.shapes import Float, Int
+from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import END_ID
 
 # Logits kept for the backward pass, 64 MB of them in float32; beyond that, it recomputes them in parts of this size.
@@ -43,6 +46,7 @@ class SwanHead(SegmentalHead):
             ones.
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
+        copy_mechanism: whether cells may copy their source words; see `permalign.heads.copying.CopyGate`.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = SwanHead(input_size=8, vocab_size=10, embedding_dim=4, hidden_size=6, max_segment_length=2).eval()
@@ -64,6 +68,7 @@ class SwanHead(SegmentalHead):
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
         num_negatives: int | None = None,
+        copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -82,6 +87,8 @@ class SwanHead(SegmentalHead):
         )
         self.segment = SegmentLstm(encoded_size(encoder, input_size), hidden_size, embedding_dim, hidden_size)
         self.dropout = nn.Dropout(dropout)
+        self.copy_mechanism = copy_mechanism
+        self.copy_gate = CopyGate(hidden_size) if copy_mechanism else None
 
     def cells(
         self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
@@ -100,24 +107,6 @@ class SwanHead(SegmentalHead):
         with torch.no_grad():
             return SwanDecoder(self, self.cells(states, lengths), lengths)
 
-    def alignment_posteriors(
-        self,
-        states: Float[Tensor, "batch n input_size"],
-        lengths: Int[Tensor, " batch"],
-        target: Int[Tensor, "batch m"],
-        target_lengths: Int[Tensor, " batch"],
-    ) -> Float[Tensor, "batch cells m"]:
-        """Return exact posteriors given the order of the states: a cell wrote the tokens of its segment."""
-        with torch.no_grad():
-            segments = self._alignment(states, lengths, target, target_lengths).posteriors()
-        batch, cells, starts, _ = segments.shape
-        written = segments.new_zeros(batch, cells, target.shape[1])
-        for token in range(starts - 1):
-            for size in range(1, self.max_segment_length + 1):
-                first = max(token - size + 1, 0)
-                written[:, :, token] += segments[:, :, first : token + 1, size].sum(2)
-        return written
-
     def segment_log_probs(
         self,
         states: Float[Tensor, "batch n input_size"],
@@ -134,6 +123,9 @@ class SwanHead(SegmentalHead):
         steps = self.segment.from_steps(self.context(target))  # (batch, starts, both)
         gates = self.segment.from_words(self.context.embed(target))  # (batch, m, gates)
         state, memory = self.segment.begin(cells[sentence, cell], steps[sentence, start])
+        matches = None
+        if self.copies is not None:  # one more column, for segments that have reached the end of the output
+            matches = pad(self.copies.log_probs(target, cells.shape[1], cells.dtype), (0, 1), value=LOG_ZERO)
         written = state.new_zeros(len(start))  # of the first ``size`` tokens of each segment
         indices, log_probs = [], []
         # All segments grow by one token in each round; those that have reached the end of the output drop out.
@@ -141,8 +133,9 @@ class SwanHead(SegmentalHead):
             unfinished = start + size < target_lengths[sentence]
             token = torch.full_like(start, END_ID)
             token[unfinished] = target[sentence[unfinished], (start + size)[unfinished]]
-            stop_or_token = torch.stack([torch.full_like(token, END_ID), token], dim=1)
-            stop, write = self._token_log_probs(self.dropout(state), stop_or_token, smoothing).unbind(1)
+            stop, write = self._stop_or_write(
+                self.dropout(state), token, smoothing, matches, (sentence, cell, start + size)
+            )
             indices.append((sentence, cell, start, torch.full_like(start, size)))
             log_probs.append(written + stop)
             sentence, cell, start = sentence[unfinished], cell[unfinished], start[unfinished]
@@ -169,6 +162,35 @@ class SwanHead(SegmentalHead):
         possible = before & after & (cell < source_length) & (start <= target_length)
         sentence, at_cell, at_start = possible.nonzero(as_tuple=True)
         return sentence, at_cell, at_start
+
+    def _stop_or_write(
+        self,
+        features: Float[Tensor, "rows hidden_size"],
+        tokens: Int[Tensor, " rows"],
+        smoothing: float,
+        matches: Float[Tensor, "batch n columns"] | None,
+        index: tuple[Tensor, Tensor, Tensor],
+    ) -> tuple[Float[Tensor, " rows"], Float[Tensor, " rows"]]:
+        """Return the log-probabilities of stopping and of writing one token per row.
+
+        Args:
+            features: the states of segments.
+            tokens: the next token of each segment.
+            smoothing: label smoothing, of what is not copied.
+            matches: the log-probability that each cell writes each token of the output if it copies; None without a
+                copy mechanism.
+            index: the sentence, the cell and the step of each row.
+        """
+        known = in_vocabulary(tokens, self.vocab_size)
+        stop_or_token = torch.stack([torch.full_like(known, END_ID), known], dim=1)
+        stop, write = self._token_log_probs(features, stop_or_token, smoothing).unbind(1)
+        if self.copy_gate is None or self.copies is None or matches is None:
+            return stop, write
+        sentence, cell, step = index
+        shares = self.copies.weights(matches.shape[1], features.dtype).sum(2)[sentence, cell]
+        keep, copy = self.copy_gate(features, shares)
+        copied = matches[sentence, cell, step.clamp(max=matches.shape[2] - 1)]
+        return stop + keep, mix(keep, write, copy, copied, tokens >= self.vocab_size)
 
     def _token_log_probs(self, features: Tensor, tokens: Tensor, smoothing: float) -> Tensor:
         """Return log-probabilities of several tokens per row, in parts if there are more than `MAX_LOGITS`."""
