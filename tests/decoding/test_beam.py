@@ -89,8 +89,8 @@ def test_outputs_are_distinct():
 
 
 def test_a_callers_rule_is_kept():
-    constraint = RuleConstraint(lambda words: ["a", "c", "</s>"] if len(words) % 2 else ["b"], WORDS)
-    for one in beam_search(Markov(1), [6], 5, 5, constraint)[0]:
+    constraint = RuleConstraint(lambda words: ["a", "c", "</s>"] if len(words) % 2 else ["b"], WORDS.tokens)
+    for one in beam_search(Markov(1), [6], 5, 5, [constraint])[0]:
         assert len(one.tokens) % 2 == 1
         assert all(word == 5 for word in one.tokens[::2])
 
@@ -105,7 +105,7 @@ def test_a_grammar_is_kept_without_dead_ends(longest, same_length):
     grammar = small_grammar()
     for seed in range(10):
         hypotheses = beam_search(
-            Markov(1, seed), [longest], 3, 3, GrammarConstraint(grammar, WORDS), same_length
+            Markov(1, seed), [longest], 3, 3, [GrammarConstraint(grammar, WORDS.tokens)], same_length
         )[0]
         assert hypotheses
         for one in hypotheses:
@@ -115,7 +115,7 @@ def test_a_grammar_is_kept_without_dead_ends(longest, same_length):
 
 def test_a_grammar_is_restricted_to_the_vocabulary():
     grammar = Grammar(["X"], [*small_grammar().rules, Rule("d", "X"), Rule("e", "X", ("Y",)), Rule("f", "Y")])
-    constraint = GrammarConstraint(grammar, WORDS)
+    constraint = GrammarConstraint(grammar, WORDS.tokens)
     assert WORDS.tokens[constraint.mask(constraint.start(), 1, False).nonzero().item()] == "a"
     with pytest.raises(ValueError, match="no program can be written"):
         grammar.restricted_to(["e", "b"])

@@ -1,10 +1,12 @@
 """Beam search for any head, batched over sentences, with or without a constraint."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from permalign.decoding.output_constraint import Constraint
 from permalign.heads.base import Decoder
@@ -19,7 +21,7 @@ class SearchSettings:
 
     Attributes:
         beam: the beam size; 1 is greedy search.
-        constraint: what may follow a prefix; None for anything.
+        constraints: what may follow a prefix, for each sentence; None for anything.
         max_length: the maximum length of an output; None lets the head choose one by the length of the sentence.
         max_operations: how many operations it may take to rank the candidates of one sentence by exact likelihoods;
             None for any number.
@@ -28,10 +30,16 @@ class SearchSettings:
     """
 
     beam: int = 1
-    constraint: Constraint | None = None
+    constraints: Sequence[Constraint | None] | None = None
     max_length: int | None = None
     max_operations: float | None = None
     length_penalty: float = 0.0
+
+    def select(self, sentences: Sequence[int]) -> "SearchSettings":
+        """The settings for some of the sentences."""
+        if self.constraints is None:
+            return self
+        return replace(self, constraints=[self.constraints[index] for index in sentences])
 
 
 def normalised_score(score: float, length: int, length_penalty: float) -> float:
@@ -69,6 +77,7 @@ class _Search:
     """The search for one sentence: its prefixes, in the order of their rows, and its finished hypotheses."""
 
     max_length: int
+    constraint: Constraint | None
     prefixes: list[_Prefix]
     finished: list[Hypothesis] = field(default_factory=list)
 
@@ -87,7 +96,7 @@ def beam_search(
     max_lengths: Sequence[int],
     beam: int,
     n_best: int = 1,
-    constraint: Constraint | None = None,
+    constraints: Sequence[Constraint | None] | None = None,
     same_length: bool = False,
     length_penalty: float = 0.0,
 ) -> list[list[Hypothesis]]:
@@ -101,7 +110,7 @@ def beam_search(
         max_lengths: the maximum output length of each sentence.
         beam: the beam size.
         n_best: how many outputs to return at most; not above ``beam``.
-        constraint: what may follow a prefix; None for anything.
+        constraints: what may follow a prefix, for each sentence; None for anything.
         same_length: whether outputs have exactly their maximum length, so that a constraint can plan for it.
         length_penalty: the exponent of `normalised_score`, by which finished outputs are compared.
     """
@@ -109,13 +118,16 @@ def beam_search(
         raise ValueError(
             f"n_best is {n_best} and beam {beam}, but 1 <= n_best <= beam must hold. Widen the beam."
         )
-    start = constraint.start() if constraint else None
-    searches = [_Search(max_length, [_Prefix(state=start)]) for max_length in max_lengths]
+    rules: Sequence[Constraint | None] = constraints or [None] * len(max_lengths)
+    searches = [
+        _Search(max_length, rule, [_Prefix(state=rule.start() if rule else None)])
+        for max_length, rule in zip(max_lengths, rules, strict=True)
+    ]
     active = list(searches)
     written = 0
     while active:
-        scores = _allowed_scores(decoder.scores(), active, written, constraint, same_length)
-        rows, tokens, active = _advance(scores, active, beam, n_best, constraint, length_penalty)
+        scores = _allowed_scores(decoder.scores(), active, written, same_length)
+        rows, tokens, active = _advance(scores, active, beam, n_best, length_penalty)
         if active:
             device = scores.device
             decoder.extend(torch.tensor(rows, device=device), torch.tensor(tokens, device=device))
@@ -130,10 +142,11 @@ def _rank(hypothesis: Hypothesis, length_penalty: float) -> float:
     return normalised_score(hypothesis.score, len(hypothesis.tokens), length_penalty)
 
 
-def _allowed_scores(
-    scores: Tensor, active: Sequence[_Search], written: int, constraint: Constraint | None, same_length: bool
-) -> Tensor:
-    """Scores of all continuations, ``(sentences, prefixes, vocabulary)``, -inf for those that are not allowed."""
+def _allowed_scores(scores: Tensor, active: Sequence[_Search], written: int, same_length: bool) -> Tensor:
+    """Scores of all continuations, ``(sentences, prefixes, vocabulary)``, -inf for those that are not allowed.
+
+    The scores of a batch have room for the unknown words of the sentence that has most of them.
+    """
     vocab_size = scores.shape[-1]
     never, only_end = torch.zeros(2, vocab_size, dtype=torch.bool)
     never[NEVER_WRITTEN] = True
@@ -144,8 +157,9 @@ def _allowed_scores(
         for prefix in search.prefixes:
             if not prefix.alive:
                 masks.append(torch.zeros_like(never))
-            elif constraint is not None:
-                masks.append(constraint.mask(prefix.state, left, same_length) & ~never)
+            elif search.constraint is not None:
+                mask = search.constraint.mask(prefix.state, left, same_length)
+                masks.append(pad(mask, (0, vocab_size - len(mask)))[:vocab_size] & ~never)
             else:
                 masks.append(only_end if left <= 0 else ~never)
     allowed = torch.stack(masks).to(scores.device)
@@ -157,7 +171,6 @@ def _advance(
     active: Sequence[_Search],
     beam: int,
     n_best: int,
-    constraint: Constraint | None,
     length_penalty: float,
 ) -> tuple[list[int], list[int], list[_Search]]:
     """Choose continuations; returns the decoder's rows, the token to add to each, and the unfinished searches."""
@@ -171,7 +184,11 @@ def _advance(
         extended: list[_Prefix] = []
         parents: list[int] = []
         best_prefix = -torch.inf
-        for rank, (value, index) in enumerate(zip(values, chosen, strict=True)):
+        ranked = zip(values, chosen, strict=True)
+        continuations = _spread_over_progress(
+            search, scores[number], {index: value for value, index in ranked}
+        )
+        for rank, (index, value) in enumerate(continuations.items()):
             parent, token = divmod(index, vocab_size)
             if value == -torch.inf or len(extended) == beam:
                 break
@@ -180,7 +197,7 @@ def _advance(
                 if rank < beam:
                     search.finished.append(Hypothesis(prefix.tokens, value))
                 continue
-            state = constraint.advance(prefix.state, token) if constraint else None
+            state = search.constraint.advance(prefix.state, token) if search.constraint else None
             extended.append(_Prefix((*prefix.tokens, token), state))
             parents.append(number * num_prefixes + parent)
             best_prefix = max(best_prefix, value)
@@ -194,3 +211,40 @@ def _advance(
         tokens += [prefix.tokens[-1] for prefix in extended]
         unfinished.append(search)
     return rows, tokens, unfinished
+
+
+def _spread_over_progress(
+    search: _Search, scores: Tensor, continuations: dict[int, float]
+) -> dict[int, float]:
+    """Sort the continuations of a sentence such that a beam has room for those that meet a constraint bit by bit.
+
+    Prefixes with required tokens are less probable than others until the end, so that a beam would lose them. As in
+    dynamic beam allocation (Post and Vilar, 2018), tokens that a constraint wants are added to the continuations, and
+    the best continuation of every progress comes first, then the second best of each, and so on.
+
+    Args:
+        search: the search for the sentence.
+        scores: the scores of all continuations, ``(prefixes, vocabulary)``.
+        continuations: the best continuations and their scores, best first, by their index in the flattened scores.
+    """
+    constraint, vocab_size = search.constraint, scores.shape[1]
+    if constraint is None:
+        return continuations
+    wanted = {
+        parent * vocab_size + token: float(scores[parent, token])
+        for parent, prefix in enumerate(search.prefixes)
+        if prefix.alive
+        for token in constraint.wanted(prefix.state)
+        if token < vocab_size
+    }
+    if not wanted and not any(constraint.progress(p.state) for p in search.prefixes if p.alive):
+        return continuations
+    banks: dict[int, list[tuple[int, float]]] = {}
+    possible = {index: value for index, value in {**continuations, **wanted}.items() if value > -torch.inf}
+    for index, value in sorted(possible.items(), key=lambda item: -item[1]):
+        parent, token = divmod(index, vocab_size)
+        state = search.prefixes[parent].state
+        after = state if token == END_ID else constraint.advance(state, token)
+        banks.setdefault(constraint.progress(after), []).append((index, value))
+    ordered = [banks[progress] for progress in sorted(banks, reverse=True)]
+    return dict(entry for rank in zip_longest(*ordered) for entry in rank if entry is not None)

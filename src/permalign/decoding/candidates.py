@@ -132,6 +132,7 @@ def _scores(candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood)
             source_lengths=batch.source_lengths[rows],
             target=outputs,
             target_lengths=lengths,
+            copies=None if batch.copies is None else batch.copies[rows],
         )
         scores += log_likelihood(rows, scored).tolist()
     return scores

@@ -1,6 +1,6 @@
 """Constraints on outputs: which words may follow a prefix, by a grammar or by a caller's own rule."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from permalign.tasks.grammar import END as GRAMMAR_END
 from permalign.tasks.grammar import Grammar, State
 from permalign.text.codec import END_ID, Codec
+from permalign.text.sentence_vocabulary import SentenceVocabulary
 from permalign.text.vocabulary import Vocabulary
 
 AllowedWords = Callable[[tuple[str, ...]], Sequence[str]]
@@ -36,12 +37,32 @@ class Constraint(Protocol):
         """
         ...
 
+    def wanted(self, state: object) -> Collection[int]:
+        """Tokens that bring an output closer to what the constraint requires, however improbable they are."""
+        ...
+
+    def progress(self, state: object) -> int:
+        """How much of what the constraint requires has been written; a beam keeps prefixes of every progress."""
+        ...
+
+
+class _RequiresNothing:
+    """What constraints share that only forbid tokens."""
+
+    def wanted(self, state: object) -> Collection[int]:
+        """None."""
+        return ()
+
+    def progress(self, state: object) -> int:
+        """Always 0."""
+        return 0
+
 
 class _Masks:
     """Masks over a vocabulary, computed once for each set of words."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._ids = {word: token for token, word in enumerate(vocabulary.tokens)}
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._ids = {word: token for token, word in enumerate(tokens)}
         self._masks: dict[frozenset[str], Tensor] = {}
 
     def get(self, words: frozenset[str]) -> Tensor:
@@ -56,13 +77,13 @@ class _Masks:
         return self._masks[words]
 
 
-class GrammarConstraint:
+class GrammarConstraint(_RequiresNothing):
     """Allows the programs of a grammar that can be written with a vocabulary; it never leads to a dead end."""
 
-    def __init__(self, grammar: Grammar, vocabulary: Vocabulary) -> None:
-        self._grammar = grammar.restricted_to(vocabulary.tokens)
-        self._tokens = vocabulary.tokens
-        self._masks = _Masks(vocabulary)
+    def __init__(self, grammar: Grammar, tokens: Sequence[str]) -> None:
+        self._grammar = grammar.restricted_to(tokens)
+        self._tokens = tokens
+        self._masks = _Masks(tokens)
 
     def start(self) -> State:
         """The state before the first token."""
@@ -81,13 +102,13 @@ class GrammarConstraint:
         return self._masks.get(state.allowed_within(max(left, state.shortest)))
 
 
-class RuleConstraint:
+class RuleConstraint(_RequiresNothing):
     """Allows the outputs that a caller's function allows, which may lead to dead ends."""
 
-    def __init__(self, allowed: AllowedWords, vocabulary: Vocabulary) -> None:
+    def __init__(self, allowed: AllowedWords, tokens: Sequence[str]) -> None:
         self._allowed = allowed
-        self._tokens = vocabulary.tokens
-        self._masks = _Masks(vocabulary)
+        self._tokens = tokens
+        self._masks = _Masks(tokens)
 
     def start(self) -> tuple[str, ...]:
         """The state before the first token."""
@@ -105,21 +126,46 @@ class RuleConstraint:
         return self._masks.get(allowed if left > 0 else allowed & {GRAMMAR_END})
 
 
-def make_constraint(constraint: Grammar | AllowedWords | None, codec: Codec) -> Constraint | None:
-    """The constraint that a caller asks for, over the tokens of a model's target vocabulary.
+def make_constraints(
+    constraint: Grammar | AllowedWords | None, codecs: Sequence[Codec]
+) -> list[Constraint] | None:
+    """The constraint that a caller asks for, over the tokens that a model can write for each sentence.
+
+    Sentences without unknown words to copy share one constraint, and so do those that have the same.
 
     Raises:
         ValueError: it is not a constraint, or the model does not write words.
     """
     if constraint is None:
         return None
-    if not isinstance(codec, Vocabulary):
-        raise ValueError("a constraint is about whole words, but this model writes subwords.")
-    if isinstance(constraint, Grammar):
-        return GrammarConstraint(constraint, codec)
-    if not callable(constraint):
+    if not isinstance(constraint, Grammar) and not callable(constraint):
         raise ValueError(
             f"constraint is {constraint!r}, but must be a grammar (`task.grammar`) or a function from the words so far "
             "to those that may follow."
         )
-    return RuleConstraint(constraint, codec)
+    made: dict[tuple[str, ...], Constraint] = {}
+    constraints = []
+    for codec in codecs:
+        words, own = word_tokens(codec)
+        if own not in made:
+            tokens = (*words, *own)
+            made[own] = (
+                GrammarConstraint(constraint, tokens)
+                if isinstance(constraint, Grammar)
+                else RuleConstraint(constraint, tokens)
+            )
+        constraints.append(made[own])
+    return constraints
+
+
+def word_tokens(codec: Codec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens of a word vocabulary, and the unknown words of one sentence that come after them.
+
+    Raises:
+        ValueError: the codec is not one of words.
+    """
+    own = codec.own_words if isinstance(codec, SentenceVocabulary) else ()
+    words = codec.target if isinstance(codec, SentenceVocabulary) else codec
+    if not isinstance(words, Vocabulary):
+        raise ValueError("a constraint is about whole words, but this model writes subwords.")
+    return words.tokens, own

@@ -9,6 +9,7 @@ from torch import Tensor
 from permalign.decoding.candidates import Candidate
 from permalign.decoding.search_over_orders import replace_orders
 from permalign.heads.base import Head
+from permalign.heads.copying import CopySource
 from permalign.reorderers.base import Reordering
 from permalign.structures import Derivation, Segment, Transduction
 from permalign.text.batching import pad
@@ -29,6 +30,7 @@ def find_evidence(
     reordering: Reordering,
     lengths: Tensor,
     summed: bool,
+    copies: CopySource | None = None,
 ) -> list[Evidence]:
     """The evidence behind one output of each sentence.
 
@@ -42,13 +44,14 @@ def find_evidence(
         reordering: the reorderer's choice at test time.
         lengths: ``(batch,)``, the lengths of the sentences.
         summed: whether the likelihood is summed over all orders.
+        copies: the source words that the head can copy, in the original order; None if it does not copy.
     """
     found_in = {row: output.derivation for row, output in enumerate(outputs) if output.derivation is not None}
     reordering = replace_orders(reordering, states, found_in)
     output_lengths = torch.tensor([len(output.tokens) for output in outputs], device=lengths.device)
     writable = head.supports_lengths(lengths, output_lengths).tolist()
     rows = [row for row, output in enumerate(outputs) if output.score > -torch.inf and writable[row]]
-    arguments = head, reordering, lengths, rows, [outputs[row].tokens for row in rows]
+    arguments = head, copies, reordering, lengths, rows, [outputs[row].tokens for row in rows]
     derivations = _derivations_of_outputs(states, *arguments) if summed else {}
     segments = {} if derivations else _segments_of_outputs(*arguments)
     evidence = []
@@ -66,6 +69,7 @@ def find_evidence(
 def _derivations_of_outputs(
     states: Tensor,
     head: Head,
+    copies: CopySource | None,
     reordering: Reordering,
     lengths: Tensor,
     rows: Sequence[int],
@@ -76,6 +80,7 @@ def _derivations_of_outputs(
     Args:
         states: ``(batch, n, width)``, what the head reads, in the original order.
         head: the head, which may sum over orders.
+        copies: the source words that the head can copy, in the original order; None if it does not copy.
         reordering: the reorderer's choice at test time, with its distribution.
         lengths: ``(batch,)``, the lengths of the sentences.
         rows: the sentences to look at.
@@ -85,6 +90,7 @@ def _derivations_of_outputs(
         return {}
     index = torch.tensor(rows, device=states.device)
     target, target_lengths = (tensor.to(states.device) for tensor in pad(outputs))
+    head = head.with_copies(None if copies is None else copies.select(index))
     derivations = head.derivations_over_orders(
         reordering.distribution.select(index), states[index], lengths[index], target, target_lengths
     )
@@ -93,6 +99,7 @@ def _derivations_of_outputs(
 
 def _segments_of_outputs(
     head: Head,
+    copies: CopySource | None,
     reordering: Reordering,
     lengths: Tensor,
     rows: Sequence[int],
@@ -104,5 +111,7 @@ def _segments_of_outputs(
     states = reordering.states
     index = torch.tensor(rows, device=states.device)
     target, target_lengths = (tensor.to(states.device) for tensor in pad(outputs))
-    segments = head.segments(states[index], lengths[index], target, target_lengths, reordering.order[index])
+    order = reordering.order[index]
+    head = head.with_copies(None if copies is None else copies.select(index).in_order(order))
+    segments = head.segments(states[index], lengths[index], target, target_lengths, order)
     return {} if segments is None else dict(zip(rows, map(tuple, segments), strict=True))

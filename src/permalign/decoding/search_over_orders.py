@@ -10,13 +10,16 @@ from torch.nn import functional
 
 from permalign.decoding.beam import Hypothesis
 from permalign.decoding.candidates import Candidate, Candidates
+from permalign.decoding.output_constraint import Constraint
 from permalign.heads.base import Head
+from permalign.heads.copying import CopySource
 from permalign.reorderers.base import Reordering
 from permalign.reorderers.discrete_order import matrix_of_order, take_order
 from permalign.structures import Derivation
+from permalign.text.codec import PADDING_ID
 
 Search = Callable[..., list[list[Hypothesis]]]
-"""Finds outputs: called with a decoder, the maximum output length of each of its rows, and ``n_best``."""
+"""Finds outputs: called with a decoder, the maximum output length and the constraint of each row, and ``n_best``."""
 
 
 def search_over_orders(
@@ -27,6 +30,8 @@ def search_over_orders(
     search: Search,
     max_lengths: Sequence[int],
     beam: int,
+    constraints: Sequence[Constraint | None] | None = None,
+    copies: CopySource | None = None,
 ) -> Candidates:
     """Find candidates for every sentence in several orders of its words.
 
@@ -42,9 +47,11 @@ def search_over_orders(
         search: looks for outputs in one order.
         max_lengths: the maximum output length of each sentence.
         beam: how many outputs to look for in an order, and how many derivations to try.
+        constraints: what may follow a prefix, for each sentence; None for anything.
+        copies: the source words that the head can copy, in the original order; None if it does not copy.
     """
     assert reordering.distribution is not None
-    phrases = head.phrase_derivations(reordering.distribution, states, lengths, beam)
+    phrases = head.with_copies(copies).phrase_derivations(reordering.distribution, states, lengths, beam)
     chosen: list[Derivation] | None = None
     if phrases is None:
         others = _other_orders(reordering, lengths, beam)
@@ -63,8 +70,14 @@ def search_over_orders(
         (row, None if chosen is None else chosen[row]) for row in range(len(max_lengths))
     ]
     orders += others
-    decoder = head.decoder(reordered, leaves)
-    searches = search(decoder, [max_lengths[row] for row, _ in orders], n_best=beam)
+    reordered_copies = None if copies is None else _reorder_copies(head, copies, reordering, orders)
+    decoder = head.with_copies(reordered_copies).decoder(reordered, leaves)
+    searches = search(
+        decoder,
+        [max_lengths[row] for row, _ in orders],
+        constraints=None if constraints is None else [constraints[row] for row, _ in orders],
+        n_best=beam,
+    )
     candidates: list[dict[tuple[int, ...], Candidate]] = [{} for _ in max_lengths]
     for (row, derivation), hypotheses in zip(orders, searches, strict=True):
         for hypothesis in hypotheses:
@@ -87,6 +100,33 @@ def _other_orders(reordering: Reordering, lengths: Tensor, beam: int) -> list[tu
                 seen.add(derivation.order)
                 others.append((row, derivation))
     return others
+
+
+def _reorder_copies(
+    head: Head,
+    copies: CopySource,
+    reordering: Reordering,
+    orders: Sequence[tuple[int, Derivation | None]],
+) -> CopySource:
+    """What the cells of every searched order copy: rows are those of ``orders``, None stands for the reorderer's."""
+    own = [row for row, derivation in orders if derivation is None]
+    chosen = [(row, derivation) for row, derivation in orders if derivation is not None]
+    parts = []
+    if own:
+        if (
+            reordering.order is None
+        ):  # a soft matching of all sentences, beside which there are no other orders
+            return copies.with_matrix(reordering.matrix)
+        parts.append(copies.in_order(reordering.order))
+    if chosen:
+        rows = torch.tensor([row for row, _ in chosen], device=copies.ids.device)
+        parts.append(head.leaf_copies(copies.select(rows), [derivation for _, derivation in chosen]))
+    width = max(part.ids.shape[1] for part in parts)
+    return CopySource(
+        torch.cat(
+            [functional.pad(part.ids, (0, width - part.ids.shape[1]), value=PADDING_ID) for part in parts]
+        )
+    )
 
 
 def replace_orders(reordering: Reordering, states: Tensor, derivations: dict[int, Derivation]) -> Reordering:

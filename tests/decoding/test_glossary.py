@@ -1,0 +1,65 @@
+"""Glossaries: files, phrases in sentences, and outputs of every head that contain what is required."""
+
+import itertools
+
+import pytest
+import torch
+from tests.models.small import HEADS, make
+
+from permalign.decoding.glossary import Glossary, GlossaryConstraint
+from permalign.errors import DataError
+from permalign.text.codec import END_ID
+
+
+def read(tmp_path, text):
+    path = tmp_path / "terms.tsv"
+    path.write_text(text, encoding="utf-8")
+    return Glossary.read(path)
+
+
+def test_entries_have_alternatives_and_longer_phrases_come_first(tmp_path):
+    glossary = read(tmp_path, "\ufeffhouse\tHaus\tHauses\r\n\nred house\trotes Haus\n")
+    found = glossary.find(["the", "red", "house", "of", "a", "house"])
+    assert [requirement.phrase for requirement in found] == [("red", "house"), ("house",)]
+    assert found[1].is_met(["des", "Hauses"])
+    assert not found[0].is_met(["rotes", "kleines", "Haus"])
+
+
+@pytest.mark.parametrize("text", ["house\n", "\tHaus\n", "", "house\t \n"])
+def test_broken_files_are_named(tmp_path, text):
+    with pytest.raises(DataError, match=r"terms\.tsv.*(expected)"):
+        read(tmp_path, text)
+
+
+def test_the_constraint_allows_exactly_the_outputs_that_contain_what_is_required():
+    constraint = GlossaryConstraint([[(4, 4, 5)], [(6,), (5, 5)]], vocab_size=7)
+    words = [4, 5, 6]
+    for length in range(6):
+        for output in itertools.product(words, repeat=length):
+            state = constraint.start()
+            possible = True
+            for written, token in enumerate(output):
+                possible &= bool(constraint.mask(state, length - written, False)[token])
+                state = constraint.advance(state, token)
+            ended = possible and bool(constraint.mask(state, 0, False)[END_ID])
+            text = "".join(map(str, output))
+            assert ended == ("445" in text and ("6" in text or "55" in text)), text
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_honours_a_glossary(head):
+    model = make("none", head).eval()
+    glossary = {"b": ["E F", "D D"], "unseen": "A"}
+    (prediction,) = model.predict(["a b c"], beam=2, glossary=glossary)
+    assert "E F" in prediction.text or "D D" in prediction.text
+    assert prediction.unmet == ()
+    assert prediction.score == pytest.approx(model.score(["a b c"], [prediction.tokens])[0], abs=1e-4)
+
+
+def test_what_cannot_be_honoured_is_reported():
+    model = make("none", "tagging").eval()
+    too_long, unknown = model.predict(["a", "b"], glossary={"a": "A B", "b": "unheard"})
+    assert too_long.unmet == ("a",)
+    assert unknown.unmet == ("b",)
+    assert too_long.tokens
+    assert torch.isfinite(torch.tensor(too_long.score))
