@@ -10,8 +10,9 @@ from tests.models import small
 from permalign.evaluation import JudgedPrediction, compute_metrics, evaluate, main_metric, make_report
 from permalign.evaluation.metrics import token_accuracy
 from permalign.evaluation.sacrebleu_metrics import corpus_score
+from permalign.plugins import TASKS
 from permalign.tasks.base import Example
-from permalign.tasks.registry import TASKS, get_task
+from permalign.tasks.registry import get_task
 
 
 def prediction(target, output):
@@ -119,12 +120,10 @@ def test_predictions_do_not_depend_on_the_batch_size():
     assert [prediction.tokens for prediction in first] == [prediction.tokens for prediction in second]
 
 
-def test_evaluation_needs_examples_and_constraints_need_a_grammar():
+def test_evaluation_needs_examples():
     model, task = small.make("none", "ssnt"), get_task("own", path="nowhere")
     with pytest.raises(ValueError, match="examples is empty"):
         evaluate(model, task, [])
-    with pytest.raises(ValueError, match="own has no grammar"):
-        evaluate(model, task, small.examples(2), constrained=True)
 
 
 def test_constrained_outputs_are_programs():
@@ -134,7 +133,9 @@ def test_constrained_outputs_are_programs():
         Example(("a", "b", "c")[:length], tuple(text.split()), "") for length, text in enumerate(programs, 1)
     ]
     model = model_for(examples)
-    free, constrained = (evaluate(model, task, examples, constrained=flag) for flag in (False, True))
+    free, constrained = (
+        evaluate(model, task, examples, constraint=constraint) for constraint in (None, task.grammar)
+    )
     assert free.metrics["well_formed"] < 100 == constrained.metrics["well_formed"]
     assert "execution_accuracy" not in constrained.metrics
 

@@ -13,7 +13,7 @@ from permalign.options.model import ModelOptions
             "unknown option head.encoder.hiden_size; did you mean head.encoder.hidden_size?",
         ),
         ({"head": {"zzz": 1}}, "unknown option head.zzz; choose from kind, embedding_dim"),
-        ({"head": {"kind": "snt"}}, "head.kind is 'snt'"),
+        ({"head": {"kind": "snt"}}, "head.kind: unknown head 'snt'; did you mean 'ssnt'?"),
         ({"head": {"dropout": 1.0}}, "head.dropout is 1.0: input should be less than 1"),
         ({"head": {"context": 0}}, "head.context is 0"),
         ({"reorderer": {"temperature": 0}}, "reorderer.temperature is 0"),

@@ -46,8 +46,11 @@ def test_experiments_hold_only_what_differs_from_the_defaults(task):
         ("training.schedule=inverse_sqrt", "Set training.warmup_steps"),
         ("training.stages=[{steps: 3000, objective: hard}]", "training.stages take 3000 steps"),
         ("training={stages: [{steps: 3, objective: exact}]}", None),
-        ("text.source={kind: subwords, min_frequency: 2}", "text.source.min_frequency is for words"),
+        ("text.source={kind: subwords, min_frequency: 2}", "text.source.min_frequency is not for subwords"),
         ("text.source={kind: subwords, link_entities: true}", "text.source.link_entities is for words"),
+        ("text.source={kind: characters, pre_tokenizer: digits}", "text.source.pre_tokenizer is for words"),
+        ("text.target={kind: tokenizer}", "text.target.tokenizer: NAME go together"),
+        ("text.target={lowercase: true}", "no output could equal a target with capital letters"),
         ("text.target.link_entities=true", "entities can be linked in the source only"),
         ("dev=iid/dve", None),
     ],
@@ -64,7 +67,6 @@ def test_invalid_settings_are_errors(setting, message):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"task": {"name": "arithmetic"}}, "Set training.max_steps or training.max_epochs"),
         ({"training": {"max_steps": 3}}, "task is missing"),
         ({**ARITHMETIC, "task": {"notation": "postfix"}}, "task.name must say which task"),
         (
@@ -154,3 +156,9 @@ def test_schedules(schedule, expected):
 def test_a_plateau_halves_the_rate():
     options = TrainingOptions(schedule="plateau", learning_rate=1.0)
     assert [learning_rate(options, 9, 9, halvings) for halvings in range(3)] == [1.0, 0.5, 0.25]
+
+
+def test_every_run_has_an_end():
+    assert RunOptions.parse({"task": {"name": "arithmetic"}}).training.max_epochs == 100
+    assert RunOptions.parse({**ARITHMETIC, "training": {"patience": 2}}).training.max_epochs == 100
+    assert RunOptions.parse(ARITHMETIC).training.max_epochs is None

@@ -13,15 +13,20 @@
     The share of predictions that the task's grammar accepts, correct or not.
 ``bleu``, ``chrf``
     Computed by sacrebleu; see `permalign.evaluation.sacrebleu_metrics`.
+
+A metric is a function from judged predictions to a number, higher for better predictions; to None if it does not apply
+to them; or to a `CorpusScore`, a number with a signature. Plug-ins can add others; see `permalign.plugins`.
 """
 
 from collections.abc import Sequence
 
 from permalign.evaluation.judging import JudgedPrediction
-from permalign.evaluation.sacrebleu_metrics import TranslationMetric, corpus_score
+from permalign.evaluation.sacrebleu_metrics import CorpusScore, TranslationMetric, corpus_score
+from permalign.plugins import METRICS, PluginError
 from permalign.tasks.base import Task
 
 TRANSLATION_METRICS: tuple[TranslationMetric, ...] = ("bleu", "chrf")
+GENERAL_METRICS = tuple(name for name in METRICS.built_in if name not in TRANSLATION_METRICS)
 
 
 def main_metric(task: Task) -> str:
@@ -40,36 +45,66 @@ def is_translation(task: Task) -> bool:
 
 
 def compute_metrics(
-    predictions: Sequence[JudgedPrediction], *, translation: bool = False
+    predictions: Sequence[JudgedPrediction], *, translation: bool = False, others: Sequence[str] = ()
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """Compute all metrics that apply; returns the metrics, and the sacrebleu signatures of BLEU and chrF, by name.
+    """Compute all metrics that apply; returns the metrics, and the signatures of those that have one, by name.
 
     Args:
         predictions: the judged predictions, at least one.
         translation: whether to compute BLEU and chrF.
+        others: the names of further metrics, such as those of plug-ins.
+
+    Raises:
+        PluginError: a metric does not exist, or its plug-in does not return a number.
     """
     if not predictions:
         raise ValueError("predictions is empty; expected at least one.")
-    metrics = {
-        "exact_match": share([prediction.correct for prediction in predictions]),
-        "token_accuracy": token_accuracy(predictions),
-    }
-    judgements = {
-        "execution_accuracy": [prediction.executes_right for prediction in predictions],
-        "well_formed": [prediction.well_formed for prediction in predictions],
-    }
-    for name, judged in judgements.items():
-        known = [judgement for judgement in judged if judgement is not None]
-        if len(known) == len(judged):
-            metrics[name] = share(known)
+    metrics: dict[str, float] = {}
     signatures: dict[str, str] = {}
-    for metric in TRANSLATION_METRICS if translation else ():
-        metrics[metric], signatures[metric] = corpus_score(
-            metric,
-            [prediction.text for prediction in predictions],
-            [prediction.reference for prediction in predictions],
-        )
+    for name in dict.fromkeys((*GENERAL_METRICS, *(TRANSLATION_METRICS if translation else ()), *others)):
+        score = METRICS.load(name)(predictions)
+        if isinstance(score, CorpusScore):
+            metrics[name], signatures[name] = score
+        elif isinstance(score, int | float):
+            metrics[name] = float(score)
+        elif score is not None:
+            raise PluginError(f"the metric {name!r} returned {score!r}, but must return a number or None.")
     return metrics, signatures
+
+
+def exact_match(predictions: Sequence[JudgedPrediction]) -> float:
+    """The share of predictions that are entirely correct."""
+    return share([prediction.correct for prediction in predictions])
+
+
+def execution_accuracy(predictions: Sequence[JudgedPrediction]) -> float | None:
+    """The share of predictions whose execution gives the target's result; None unless all can be executed."""
+    return _share_if_known([prediction.executes_right for prediction in predictions])
+
+
+def well_formed(predictions: Sequence[JudgedPrediction]) -> float | None:
+    """The share of predictions that the task's grammar accepts; None if there is no grammar."""
+    return _share_if_known([prediction.well_formed for prediction in predictions])
+
+
+def bleu(predictions: Sequence[JudgedPrediction]) -> CorpusScore:
+    """BLEU, by sacrebleu."""
+    return _corpus_score("bleu", predictions)
+
+
+def chrf(predictions: Sequence[JudgedPrediction]) -> CorpusScore:
+    """The chrF score, by sacrebleu."""
+    return _corpus_score("chrf", predictions)
+
+
+def _corpus_score(metric: TranslationMetric, predictions: Sequence[JudgedPrediction]) -> CorpusScore:
+    outputs = [prediction.text for prediction in predictions]
+    return corpus_score(metric, outputs, [prediction.reference for prediction in predictions])
+
+
+def _share_if_known(judgements: Sequence[bool | None]) -> float | None:
+    known = [judgement for judgement in judgements if judgement is not None]
+    return share(known) if len(known) == len(judgements) else None
 
 
 def share(judgements: Sequence[bool]) -> float:

@@ -1,13 +1,15 @@
 """Evaluate a model on examples: predict and judge outputs, and compute metrics."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from permalign.errors import DataError
 from permalign.evaluation.judging import Executes, JudgedPrediction, judge
 from permalign.evaluation.metrics import compute_metrics, is_translation
 from permalign.tasks.base import Example, Task
+from permalign.tasks.grammar import Grammar
+from permalign.text.codec import UnknownReport, report_unknown
 
 if TYPE_CHECKING:
     from permalign.models.base import Model
@@ -22,12 +24,14 @@ class Report:
         signatures: the sacrebleu signatures of BLEU and chrF, by the name of the metric.
         predictions: the judged prediction for each example, in the order of the examples.
         notes: remarks that matter when results are compared, such as a metric that had to be left out.
+        unknown: how many source tokens the model has never seen; None if no model was evaluated.
     """
 
     metrics: dict[str, float]
     signatures: dict[str, str] = field(default_factory=dict)
     predictions: tuple[JudgedPrediction, ...] = ()
     notes: tuple[str, ...] = ()
+    unknown: UnknownReport | None = None
 
 
 def evaluate(
@@ -37,8 +41,9 @@ def evaluate(
     *,
     beam: int = 1,
     length_penalty: float = 0.0,
-    constrained: bool = False,
+    constraint: Grammar | None = None,
     batch_size: int = 64,
+    metrics: Sequence[str] = (),
 ) -> Report:
     """Predict an output for each example, and judge it.
 
@@ -50,39 +55,42 @@ def evaluate(
         examples: examples of the task, at least one.
         beam: the beam size; 1 is greedy search.
         length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared.
-        constrained: whether to allow only outputs of the task's grammar.
+        constraint: the grammar of the outputs that are allowed; None to allow all outputs.
         batch_size: the number of sentences per batch; it does not change the predictions.
+        metrics: the names of further metrics to compute, such as those of plug-ins.
 
     Raises:
-        ValueError: there are no examples, or ``constrained`` is set and the task has no grammar.
+        ValueError: there are no examples, or ``constraint`` is given and the model does not write words.
     """
     if not examples:
         raise ValueError("examples is empty; expected at least one.")
-    if constrained and task.grammar is None:
-        raise ValueError(
-            f"{task.name} has no grammar that could constrain the outputs. Leave out constrained."
-        )
     predictions = model.predict(
         [example.source for example in examples],
         beam=beam,
         length_penalty=length_penalty,
-        constraint=task.grammar if constrained else None,
+        constraint=constraint,
         batch_size=batch_size,
     )
-    return make_report(
+    report = make_report(
         task,
         [
             (example, prediction.tokens, prediction.score)
             for example, prediction in zip(examples, predictions, strict=True)
         ],
+        metrics,
     )
+    unknown = report_unknown(model.source, [example.source for example in examples])
+    notes = (*report.notes, *([f"in the sources, {unknown}."] if unknown.unknown else []))
+    return replace(report, notes=notes, unknown=unknown)
 
 
-def make_report(task: Task, outputs: Sequence[tuple[Example, Sequence[str], float]]) -> Report:
+def make_report(
+    task: Task, outputs: Sequence[tuple[Example, Sequence[str], float]], others: Sequence[str] = ()
+) -> Report:
     """Judge outputs, which are given as triples of example, output tokens and score, and compute their metrics."""
     notes = list(_missing_for_execution(task, outputs))
     predictions = tuple(judge(task, *output, execute=not notes) for output in outputs)
-    metrics, signatures = compute_metrics(predictions, translation=is_translation(task))
+    metrics, signatures = compute_metrics(predictions, translation=is_translation(task), others=others)
     return Report(metrics, signatures, predictions, tuple(notes))
 
 

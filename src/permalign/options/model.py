@@ -10,13 +10,14 @@ Traceback (most recent call last):
 permalign.errors.ConfigError: unknown option head.contxt; did you mean head.context?
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
 from permalign.errors import ConfigError
-from permalign.options.base import Count, Fraction, Options, PositiveInt
+from permalign.options.base import Count, Fraction, Options, PartName, PartOptions, PositiveInt
+from permalign.plugins import ENCODERS, HEADS, REORDERERS
 
 Pretrained = Annotated[
     str | None,
@@ -28,10 +29,11 @@ Pretrained = Annotated[
 ]
 
 
-class EncoderOptions(Options):
+class EncoderOptions(PartOptions):
     """The encoder, which turns word embeddings into contextual states."""
 
-    kind: Literal["none", "bilstm", "transformer", "prefix_sum", "window"] = Field(
+    registry = ENCODERS
+    kind: Annotated[str, PartName(ENCODERS)] = Field(
         "bilstm",
         description="bilstm is the encoder of the ReMoto paper; prefix_sum counts words, and generalises to any depth; "
         "window sees only neighbouring words; none passes the embeddings through",
@@ -48,10 +50,11 @@ class EncoderOptions(Options):
     window_radius: PositiveInt = Field(1, description="number of neighbours on each side (window)")
 
 
-class ReordererOptions(Options):
+class ReordererOptions(PartOptions):
     """The reorderer, which permutes the source words before the head reads them."""
 
-    kind: Literal["none", "separable", "labelled", "sinkhorn", "local"] = Field(
+    registry = REORDERERS
+    kind: Annotated[str, PartName(REORDERERS)] = Field(
         "none",
         description="separable is the reorderer of the ReMoto paper; labelled adds latent labels to its trees; "
         "sinkhorn relaxes one-to-one matchings; local mixes neighbouring words; none keeps the source order",
@@ -61,7 +64,7 @@ class ReordererOptions(Options):
     )
     pretrained: Pretrained = None
     shared_embeddings: bool = Field(False, description="whether to use the head's word embeddings")
-    encoder: EncoderOptions = Field(
+    encoder: SerializeAsAny[EncoderOptions] = Field(
         EncoderOptions(),
         description="the reorderer's encoder; kind none needs the contextual embeddings of a pretrained model",
     )
@@ -133,15 +136,21 @@ class ReordererOptions(Options):
         return self.kind in ("separable", "sinkhorn")
 
     @property
+    def has_embeddings(self) -> bool:
+        """Whether the reorderer embeds words itself; else it only sees the head's embeddings."""
+        return self.kind not in ("none", "local")
+
+    @property
     def sums_over_orders(self) -> bool:
         """Whether the likelihood is summed over all orders (the exact objective)."""
         return self.kind in ("separable", "labelled") and self.objective == "exact"
 
 
-class HeadOptions(Options):
+class HeadOptions(PartOptions):
     """The head, which generates the output."""
 
-    kind: Literal["tagging", "attention", "syntactic_attention", "ssnt", "swan", "segments"] = Field(
+    registry = HEADS
+    kind: Annotated[str, PartName(HEADS)] = Field(
         "ssnt",
         description="tagging generates one word for each source word; attention is a sequence-to-sequence decoder with "
         "attention; ssnt and swan have latent monotone alignments; segments generates a segment for each source word, "
@@ -154,7 +163,7 @@ class HeadOptions(Options):
     )
     pretrained: Pretrained = None
     embedding_dropout: Fraction = Field(0.1, description="dropout on the embeddings of source words")
-    encoder: EncoderOptions = Field(
+    encoder: SerializeAsAny[EncoderOptions] = Field(
         EncoderOptions(),
         description="the head's encoder, which reads the reordered sentence, or the original one if the likelihood is "
         "summed over all orders",
@@ -168,10 +177,25 @@ class HeadOptions(Options):
         description="sampled softmax: in training, number of words drawn for each batch to stand for those of the "
         "vocabulary that are not in it; faster with large vocabularies, slightly biased; null for the whole vocabulary",
     )
+    copy_mechanism: bool = Field(
+        False,
+        description="whether the head may copy source words into the output, also words that are in no vocabulary: the "
+        "word it is aligned with, or those it attends to (attention); not with syntactic_attention",
+    )
+    copy_dropout: Fraction = Field(
+        0.2,
+        description="in training, probability that a source word which occurs in the output is read as unknown, so "
+        "that the model learns to copy words it has never seen (with copy_mechanism)",
+    )
     context: Literal["full"] | PositiveInt = Field(
         "full",
         description="how many of the previous output words the decoder sees: all of them (full) or the last few (a "
         "number); see also history (segments)",
+    )
+    attention: bool = Field(
+        False,
+        description="whether the states of the output attend to the source (ssnt); the SSNT of the ReMoto paper has "
+        "states that depend on the output alone",
     )
     max_segment_length: PositiveInt = Field(
         4, description="maximum number of output words that one source word may generate (swan, segments)"
@@ -186,6 +210,11 @@ class HeadOptions(Options):
         description="maximum number of source words that may generate a segment jointly (segments, objective exact)",
     )
 
+    @property
+    def can_sum_over_orders(self) -> bool:
+        """Whether each output word depends on one source word, as the exact sum over orders requires."""
+        return self.kind in ("tagging", "segments")
+
 
 class InverseOptions(Options):
     """The inverse model, from outputs to sentences, with which outputs are reranked (a noisy-channel model)."""
@@ -196,15 +225,15 @@ class InverseOptions(Options):
         description="weight of the inverse model in reranking: an output is scored by its own log-likelihood plus this "
         "weight times the log-likelihood of the sentence given the output",
     )
-    reorderer: ReordererOptions = ReordererOptions()
-    head: HeadOptions = HeadOptions()
+    reorderer: SerializeAsAny[ReordererOptions] = ReordererOptions()
+    head: SerializeAsAny[HeadOptions] = HeadOptions()
 
 
 class ModelOptions(Options):
     """A reorderer and a head, optionally with an inverse model for reranking, and optionally as an ensemble."""
 
-    reorderer: ReordererOptions = ReordererOptions()
-    head: HeadOptions = HeadOptions()
+    reorderer: SerializeAsAny[ReordererOptions] = ReordererOptions()
+    head: SerializeAsAny[HeadOptions] = HeadOptions()
     inverse: InverseOptions | None = Field(
         None,
         description="an inverse model that reranks outputs, and is trained at the same time; null for none",
@@ -221,6 +250,17 @@ class ModelOptions(Options):
         options = super().parse(values)
         options.require_fit()
         return options
+
+    def parts(self) -> Iterator[PartOptions]:
+        """The options of all parts."""
+        for side in (self, self.inverse):
+            if side is not None:
+                yield from (side.reorderer, side.reorderer.encoder, side.head, side.head.encoder)
+
+    def plugins(self) -> list[dict[str, str]]:
+        """What provides the parts that are not permalign's own; see `Registry.provider`."""
+        providers = [part.registry.provider(part.kind) for part in self.parts()]
+        return [provider for provider in providers if provider is not None]
 
     def require_fit(self) -> None:
         """Check that the options do not contradict each other.
@@ -247,7 +287,7 @@ class ModelOptions(Options):
         """Check that the head works with the objective and the trees of the reorderer."""
         reorderer, head = self.reorderer, self.head
         exact = reorderer.sums_over_orders
-        if exact and head.kind not in ("tagging", "segments"):
+        if exact and not head.can_sum_over_orders:
             raise ConfigError(
                 f"reorderer.objective is exact, but head.kind is {head.kind}: the exact sum over orders needs output "
                 "words that depend on one source word each, and this head reads the whole reordered sentence. Use "
@@ -278,7 +318,7 @@ class ModelOptions(Options):
     def _require_embeddings(self) -> None:
         """Check that the reorderer's embeddings have exactly one source, and are contextual if it has no encoder."""
         reorderer, head = self.reorderer, self.head
-        embeds = reorderer.kind in ("separable", "labelled", "sinkhorn")
+        embeds = reorderer.has_embeddings
         shared = embeds and reorderer.shared_embeddings
         if reorderer.pretrained and not embeds:
             raise ConfigError(
@@ -310,7 +350,7 @@ class ModelOptions(Options):
             encoders["reorderer.encoder"] = self.reorderer.encoder
         for name, encoder in encoders.items():
             size = encoder.hidden_size
-            if encoder.kind != "none" and size % 2:
+            if encoder.kind != "none" and encoder.kind in ENCODERS.built_in and size % 2:
                 raise ConfigError(f"{name}.hidden_size is {size}, but must be even: states have two halves.")
             if encoder.kind == "prefix_sum" and encoder.num_sums >= size // 2:
                 raise ConfigError(
@@ -326,6 +366,11 @@ class ModelOptions(Options):
         """Check that the options of the inverse model are valid by themselves, and that it is not pretrained."""
         if self.inverse is None:
             return
+        if self.inverse.head.copy_mechanism:
+            raise ConfigError(
+                "model.inverse.head.copy_mechanism is true, but an inverse model only scores outputs, and cannot copy. "
+                "Set copy_mechanism in model.head alone."
+            )
         if self.inverse.reorderer.pretrained or self.inverse.head.pretrained:
             raise ConfigError(
                 "model.inverse has a pretrained part, but an inverse model cannot have one. Leave pretrained out."

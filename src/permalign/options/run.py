@@ -11,28 +11,49 @@ permalign.errors.ConfigError: unknown option training.max_stepz; did you mean tr
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from permalign.errors import ConfigError, unknown_name
 from permalign.options.base import MAX_SEED, Count, NaturalInt, Options, PositiveInt
 from permalign.options.model import ModelOptions
+from permalign.plugins import METRICS, TASKS
 from permalign.tasks.base import Task
 from permalign.tasks.registry import get_task
+
+DEFAULT_EPOCHS = 100
+"""The maximum number of epochs of a run that says nothing about its end."""
 
 
 class SideOptions(Options):
     """How the sources or targets are turned into token ids; the vocabulary is learned from the training split."""
 
-    kind: Literal["words", "subwords"] = Field(
-        "words", description="whether tokens are words, or subwords learned by SentencePiece"
+    kind: Literal["words", "characters", "subwords", "tokenizer"] = Field(
+        "words",
+        description="whether tokens are words, characters, subwords learned by SentencePiece, or the tokens of a "
+        "tokenizer of Hugging Face",
+    )
+    lowercase: bool = Field(
+        False, description="whether to lower the case of the text (source only; not for subwords)"
+    )
+    pre_tokenizer: Literal["none", "punctuation", "digits"] = Field(
+        "none",
+        description="whether to split words at punctuation, or also at every digit; outputs are put together again "
+        "(words)",
+    )
+    tokenizer: str | None = Field(
+        None,
+        min_length=1,
+        description="name of a model on the Hugging Face hub, or a file tokenizer.json, or its folder (tokenizer); "
+        "only tokens of the training data get embeddings",
     )
     min_frequency: PositiveInt = Field(
-        1, description="minimum frequency of a word in the vocabulary; rarer words are unknown (words)"
+        1,
+        description="minimum frequency of a token in the vocabulary; rarer tokens are unknown (not for subwords)",
     )
     vocab_size: PositiveInt | None = Field(
         None,
-        description="maximum size of the vocabulary, null for no limit (words); number of pieces, null for 8000 "
-        "(subwords)",
+        description="maximum size of the vocabulary, null for no limit; for subwords the number of pieces, null for "
+        "8000",
     )
     algorithm: Literal["unigram", "bpe"] = Field(
         "unigram", description="algorithm that learns the pieces (subwords)"
@@ -41,6 +62,31 @@ class SideOptions(Options):
         False,
         description="whether to replace the entities that the task knows by their types (source only, kind words)",
     )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether tokens are what is separated by spaces."""
+        return self.kind == "words" and not self.lowercase and self.pre_tokenizer == "none"
+
+    def require_fit(self, side: str) -> None:
+        """Check that the options of a side do not contradict each other.
+
+        Raises:
+            ConfigError: they do; the message says what to change.
+        """
+        if self.kind == "subwords" and (self.min_frequency > 1 or self.lowercase):
+            name = "min_frequency" if self.min_frequency > 1 else "lowercase"
+            raise ConfigError(
+                f"text.{side}.{name} is not for subwords, but text.{side}.kind is subwords. Leave it out."
+            )
+        if self.pre_tokenizer != "none" and self.kind != "words":
+            raise ConfigError(
+                f"text.{side}.pre_tokenizer is for words, but text.{side}.kind is {self.kind}. Leave it out."
+            )
+        if (self.tokenizer is not None) != (self.kind == "tokenizer"):
+            raise ConfigError(
+                f"text.{side}.kind: tokenizer and text.{side}.tokenizer: NAME go together; set both, or neither."
+            )
 
 
 class TextOptions(Options):
@@ -75,7 +121,9 @@ class TrainingOptions(Options):
 
     max_steps: PositiveInt | None = Field(None, description="maximum number of updates")
     max_epochs: PositiveInt | None = Field(
-        None, description="maximum number of epochs; with max_steps, whichever is reached first"
+        None,
+        description="maximum number of epochs; with max_steps, whichever is reached first; null for no limit if "
+        f"max_steps is set, else {DEFAULT_EPOCHS}",
     )
     max_cpu_minutes: float | None = Field(
         None,
@@ -130,6 +178,12 @@ class TrainingOptions(Options):
         "on dev",
     )
     restart_steps: PositiveInt | None = Field(None, description="number of steps of each restart")
+    recombine: NaturalInt = Field(
+        0,
+        description="number of additional training pairs that are made from parts of the given ones; the run then "
+        "first trains a model without them, whose derivations say where pairs can be cut (head segments with objective "
+        "exact, and a task with a grammar)",
+    )
     evaluate_every: PositiveInt = Field(
         200, description="number of steps between evaluations on dev, after each of which the run is saved"
     )
@@ -153,6 +207,19 @@ class TrainingOptions(Options):
     )
     keep_checkpoints: PositiveInt = Field(1, description="number of best checkpoints to keep")
     log_every: PositiveInt = Field(50, description="number of steps between records of the training loss")
+    trackers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = Field(
+        ("tensorboard",),
+        description="where the records are logged besides metrics.jsonl; wandb and mlflow have to be installed, and "
+        "write into the folder of the run unless WANDB_MODE or MLFLOW_TRACKING_URI is set",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _give_an_end(cls, values: Any) -> Any:
+        """Set ``max_epochs`` if nothing else ends training."""
+        if isinstance(values, Mapping) and values.get("max_steps") is values.get("max_epochs") is None:
+            return {**values, "max_epochs": DEFAULT_EPOCHS}
+        return values
 
 
 class RunOptions(Options):
@@ -183,6 +250,12 @@ class RunOptions(Options):
         options.require_fit()
         return options
 
+    def plugins(self) -> list[dict[str, str]]:
+        """What provides the parts, the task and the metric that are not permalign's own; see `Registry.provider`."""
+        metric = self.training.metric
+        others = [TASKS.provider(self.task["name"]), METRICS.provider(metric) if metric else None]
+        return [*self.model.plugins(), *(provider for provider in others if provider is not None)]
+
     def make_task(self) -> Task:
         """Create the task; its data is not read yet."""
         if not isinstance(self.task.get("name"), str):
@@ -204,8 +277,6 @@ class RunOptions(Options):
         self.make_task()
         self.model.require_fit()
         training = self.training
-        if training.max_steps is None and training.max_epochs is None:
-            raise ConfigError("training would never end. Set training.max_steps or training.max_epochs.")
         if training.max_steps is not None and training.warmup_steps >= training.max_steps:
             raise ConfigError(
                 f"training.warmup_steps is {training.warmup_steps}, but training.max_steps only {training.max_steps}: "
@@ -222,26 +293,33 @@ class RunOptions(Options):
             )
         self._require_stages()
         self._require_restarts()
+        self._require_recombination()
         self._require_text()
 
     def _require_text(self) -> None:
         for side, options in (("source", self.text.source), ("target", self.text.target)):
-            if options.kind == "subwords" and options.min_frequency > 1:
-                raise ConfigError(
-                    f"text.{side}.min_frequency is for words, but text.{side}.kind is subwords. Leave it out."
-                )
+            options.require_fit(side)
         source = self.text.source
         if self.text.target.link_entities:
             raise ConfigError(
                 "text.target.link_entities is true, but entities can be linked in the source only. Leave it out."
             )
-        if source.link_entities and source.kind == "subwords":
-            raise ConfigError("text.source.link_entities is for words, but text.source.kind is subwords.")
+        if self.text.target.lowercase:
+            raise ConfigError(
+                "text.target.lowercase is true, but then no output could equal a target with capital letters. Lower "
+                "the case of the targets in the data instead."
+            )
+        if source.link_entities and not source.is_plain:
+            raise ConfigError(
+                "text.source.link_entities is for words as they are. Leave out text.source.kind, lowercase and "
+                "pre_tokenizer."
+            )
         pretrained = {"head": self.model.head.pretrained, "reorderer": self.model.reorderer.pretrained}
         for component in (component for component, name in pretrained.items() if name):
-            if source.kind == "subwords":
+            if not source.is_plain:
                 raise ConfigError(
-                    f"model.{component}.pretrained reads words, but text.source.kind is subwords. Use words."
+                    f"model.{component}.pretrained reads words as they are and tokenizes them itself. Leave out "
+                    "text.source.kind, lowercase and pre_tokenizer."
                 )
             if source.link_entities:
                 raise ConfigError(
@@ -284,6 +362,22 @@ class RunOptions(Options):
                 f"steps and the stages {steps}: a restart that ends before them tells little. Raise it."
             )
 
+    def _require_recombination(self) -> None:
+        if not self.training.recombine:
+            return
+        if self.model.head.kind != "segments" or not self.model.reorderer.sums_over_orders:
+            raise ConfigError(
+                "training.recombine cuts pairs by derivations, which need head.kind: segments with "
+                "reorderer.objective: exact. Change the model, or leave training.recombine out."
+            )
+        if self.training.restarts > 1:
+            raise ConfigError("training.recombine and training.restarts cannot be combined. Set one of them.")
+        if self.make_task().grammar is None:
+            raise ConfigError(
+                f"training.recombine exchanges parts of the same type, but the task {self.task['name']} has no "
+                "grammar. Leave it out."
+            )
+
     def steps_of_stages(self) -> int:
         """The number of first steps that train by other objectives than the model's own."""
         return sum(stage.steps for stage in self.training.stages)
@@ -306,6 +400,10 @@ class RunOptions(Options):
             )
             for attempt in range(training.restarts)
         ]
+
+    def without_recombination(self) -> Self:
+        """The options of the first model of a run with ``training.recombine``."""
+        return self.model_copy(update={"training": self.training.model_copy(update={"recombine": 0})})
 
     def with_seed(self, seed: int) -> Self:
         """The same options with another seed."""

@@ -1,0 +1,204 @@
+"""Plug-ins work wherever permalign's own parts do, and no code comes from the folder of a model."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.test_docs import blocks_of
+
+from permalign import Transducer, plugins
+from permalign.errors import ConfigError, DataError
+from permalign.options.model import ModelOptions, ReordererOptions
+from permalign.plugins import REGISTRIES, REORDERERS, PluginError, register_reorderer, require_plugins
+from permalign.reorderers import IdentityReorderer
+from permalign.text.vocabulary import Vocabulary
+
+ROOT = Path(__file__).parents[1]
+SOURCE, TARGET = Vocabulary("abc"), Vocabulary("ABC")
+
+
+@pytest.fixture
+def registered():
+    """Registers a reorderer for one test."""
+
+    @register_reorderer("strong")
+    class Strong(IdentityReorderer):
+        class Options(ReordererOptions):
+            strength: int = 1
+
+        def __init__(self, strength, input_size):
+            super().__init__()
+            self.strength, self.input_size = strength, input_size
+
+    yield Strong
+    del REORDERERS.registered["strong"]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """The package of the how-to page, installed into a folder of its own, beside the other files of the page."""
+    folder, project = tmp_path_factory.mktemp("work"), tmp_path_factory.mktemp("project")
+    for block in blocks_of(ROOT / "docs" / "how-to" / "plugins.md"):
+        if block.file:
+            place = project if block.file in ("permalign_reverse.py", "pyproject.toml") else folder
+            (place / block.file).write_text(block.body, "utf-8")
+    installed = folder / "installed"
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
+    subprocess.run([*pip, "--target", installed, project], check=True, capture_output=True)
+    return folder
+
+
+def run(folder, *arguments, installed=True):
+    """Run a command in a folder, with or without the package."""
+    path = [str(ROOT / "src"), *([str(folder / "installed")] if installed else [])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", "from permalign.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, input="! c a\n"
+    )
+
+
+def test_an_installed_plugin_is_trained_loaded_and_named_when_it_is_missing(package):
+    done = run(package, "train", "reverse.yaml", "--run", "runs/reverse")
+    assert done.returncode == 0, done.stderr
+    config = json.loads((package / "runs" / "reverse" / "model" / "config.json").read_text())
+    assert config["options"]["reorderer"]["keep"] == 1
+    assert config["plugins"][0] == {"part": "reorderer", "name": "reverse", "module": "permalign_reverse"} | {
+        "package": "permalign-reverse",
+        "version": "0.1.0",
+    }
+    records = (package / "runs" / "reverse" / "metrics.jsonl").read_text().splitlines()
+    assert "first_word" in json.loads(records[-1])
+    done = run(package, "predict", "runs/reverse")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("!")
+
+    done = run(package, "predict", "runs/reverse", installed=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "needs the reorderer 'reverse' of the package permalign-reverse" in done.stderr
+    assert "pip install permalign-reverse." in done.stderr
+    assert done.stderr.count("\n") == 1
+    done = run(package, "train", "reverse.yaml", "--run", "runs/other", installed=False)
+    assert "unknown reorderer 'reverse'" in done.stderr
+
+
+def test_options_of_plugins_are_checked_like_others(registered):
+    options = ModelOptions.parse({"reorderer": {"kind": "strong", "strength": 3}})
+    assert ModelOptions.model_validate_json(options.model_dump_json()) == options
+    for values, message in (
+        ({"strenght": 3}, "unknown option reorderer.strenght; did you mean reorderer.strength?"),
+        ({"strength": "x"}, "reorderer.strength is 'x'"),
+        ({"encoder": {"hiden_size": 3}}, "did you mean reorderer.encoder.hidden_size?"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            ModelOptions.parse({"reorderer": {"kind": "strong", **values}})
+        assert message in str(caught.value)
+    with pytest.raises(ConfigError, match=r"unknown option reorderer\.strength"):
+        ModelOptions.parse({"reorderer": {"kind": "separable", "strength": 3}})
+
+
+def test_a_registered_part_is_built_saved_and_loaded(registered, tmp_path):
+    model = Transducer({"reorderer": {"kind": "strong", "strength": 3}}, SOURCE, TARGET)
+    model.save_pretrained(tmp_path / "model")
+    loaded = Transducer.from_pretrained(tmp_path / "model")
+    assert isinstance(loaded.reorderer, registered)
+    assert (loaded.reorderer.strength, loaded.reorderer.input_size) == (3, 128)
+    del REORDERERS.registered["strong"]
+    try:
+        with pytest.raises(DataError, match=r"that the module 'tests\.test_plugins' registers|registers"):
+            Transducer.from_pretrained(tmp_path / "model")
+    finally:
+        REORDERERS.registered["strong"] = registered
+
+
+def test_a_part_that_the_options_do_not_describe_is_not_saved(registered, tmp_path):
+    model = Transducer({}, SOURCE, TARGET)
+    model.reorderer = registered(1, 2)
+    model.save_pretrained(tmp_path / "subclass")  # a subclass of what the options describe
+    model.head = model.reorderer
+    with pytest.raises(ConfigError, match="register_head"):
+        model.save_pretrained(tmp_path / "model")
+
+
+def test_a_parameter_that_is_no_option_is_named(registered):
+    class Odd(IdentityReorderer):
+        def __init__(self, colour):
+            super().__init__()
+
+    REORDERERS.registered["strong"] = Odd
+    with pytest.raises(ConfigError, match="has a parameter 'colour', which is neither an option"):
+        Transducer({"reorderer": {"kind": "strong"}}, SOURCE, TARGET)
+
+
+def test_names_are_unique(registered):
+    with pytest.raises(ValueError, match="of permalign itself"):
+        register_reorderer("separable")
+    with pytest.raises(ValueError, match="already"):
+        register_reorderer("strong")(IdentityReorderer)
+    assert register_reorderer("strong")(registered) is registered
+
+
+def test_every_built_in_part_can_be_imported():
+    for registry in REGISTRIES.values():
+        assert all(callable(registry.load(name)) for name in registry.built_in)
+        assert all(registry.provider(name) is None for name in registry.built_in)
+
+
+def test_nothing_is_imported_from_the_folder_of_a_model(tmp_path, monkeypatch):
+    Transducer({}, SOURCE, TARGET).save_pretrained(tmp_path)
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    (tmp_path / "evil.dist-info").mkdir()
+    (tmp_path / "evil.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+    (tmp_path / "evil.dist-info" / "entry_points.txt").write_text("[permalign.heads]\nevil = evil:Head\n")
+    (tmp_path / "checksums.json").unlink(missing_ok=True)
+    for checksums in tmp_path.glob("*sums*"):
+        checksums.unlink()
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["options"]["head"]["kind"] = "evil"
+    config["plugins"] = [{"part": "head", "name": "evil", "module": "evil", "package": "a; rm -rf /"}]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(plugins, "_installed", plugins._installed.__wrapped__)
+    with pytest.raises(DataError, match="needs the head 'evil' that the module 'evil' registers"):
+        Transducer.from_pretrained(tmp_path)
+    del config["plugins"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match="unknown head 'evil'"):
+        Transducer.from_pretrained(tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("broken", [None, 3, [3], [{"part": "wheel", "name": "x"}], [{"part": ["head"]}]])
+def test_a_broken_list_of_plugins_is_ignored(broken):
+    require_plugins(broken, "model")
+
+
+def test_a_plugin_that_cannot_be_imported_is_named(tmp_path, monkeypatch):
+    info = tmp_path / "broken_plugin-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugin\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[permalign.reorderers]\nbroken = no_such_module:Part\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins._installed.cache_clear()
+    try:
+        with pytest.raises(
+            PluginError, match=r"of the package broken-plugin cannot be imported .*no_such_mod"
+        ):
+            REORDERERS.load("broken")
+        with pytest.raises(ConfigError, match=r"reorderer: the reorderer 'broken' of the package"):
+            ModelOptions.parse({"reorderer": {"kind": "broken"}})
+    finally:
+        shutil.rmtree(info)
+        plugins._installed.cache_clear()
