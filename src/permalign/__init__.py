@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from permalign.diagnosis import doctor
     from permalign.models.build_model import build_model, load_model
     from permalign.models.ensemble import Ensemble
     from permalign.models.inverse import InverseModel
@@ -38,6 +39,7 @@ __all__ = [
     "SynchronousPermutation",
     "Transducer",
     "build_model",
+    "doctor",
     "load_model",
 ]
 
@@ -47,6 +49,7 @@ _HOMES = {
     "Prediction": "permalign.models.prediction",
     "Transducer": "permalign.models.transducer",
     "build_model": "permalign.models.build_model",
+    "doctor": "permalign.diagnosis",
     "load_model": "permalign.models.build_model",
     **dict.fromkeys(
         [

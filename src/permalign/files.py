@@ -131,7 +131,9 @@ def mirror_folder(source: Path, target: Path, *, exclude: str) -> None:
     changed = [name for name in names if not _same_content(source / name, target / name)]
     if changed:
         (target / CHECKSUMS).unlink(missing_ok=True)
-    for name in sorted(changed, key=lambda name: name == Path(CHECKSUMS)):
+        if (source / CHECKSUMS).is_file():
+            changed = [*(name for name in changed if name != Path(CHECKSUMS)), Path(CHECKSUMS)]
+    for name in changed:
         _replace(target / name, source / name)
 
 

@@ -88,7 +88,6 @@ class TestPredictions:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"sentences": "a b"}, "expected a list of sentences"),
             ({"sentences": ["a"], "beam": 1, "n_best": 2}, "Widen the beam"),
             ({"sentences": ["a", "  "]}, "sentence 1 is empty"),
         ],
@@ -96,6 +95,9 @@ class TestPredictions:
     def test_bad_input_is_refused(self, trained, arguments, message):
         with pytest.raises(ValueError, match=message):
             trained.predict(**arguments)
+
+    def test_a_single_sentence_has_a_single_prediction(self, trained):
+        assert trained.predict("a b").text == trained("a b").text == trained.predict(["a b"])[0].text
 
     def test_scores_need_one_output_for_each_sentence(self, trained):
         with pytest.raises(ValueError, match="2 sentences but 1 outputs"):

@@ -1,10 +1,11 @@
 """What every model shares: predicting, scoring, explaining, and files."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, overload
 
 import torch
 from huggingface_hub import ModelHubMixin
@@ -13,11 +14,14 @@ from torch import Tensor, nn
 from permalign.checks import require_at_least_one
 from permalign.decoding.beam import SearchSettings
 from permalign.decoding.candidates import Candidate, Candidates, rerank, rescore
-from permalign.decoding.output_constraint import AllowedWords, make_constraint
+from permalign.decoding.glossary import Glossary
+from permalign.decoding.output_constraint import AllowedWords, make_constraints
 from permalign.decoding.output_evidence import Evidence
 from permalign.decoding.search_cost import require_affordable
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import DataError, excerpt
+from permalign.models.bundled import find_model_folder
+from permalign.models.glossary_search import predict_with_glossary
 from permalign.models.prediction import (
     Explanation,
     Prediction,
@@ -37,7 +41,8 @@ from permalign.options.model import ModelOptions
 from permalign.tasks.base import Example
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
-from permalign.text.codec import Codec
+from permalign.text.codec import Codec, unknown_tokens
+from permalign.text.sentence_vocabulary import SentenceVocabulary
 
 if TYPE_CHECKING:
     from permalign.models.transducer import Transducer
@@ -206,15 +211,52 @@ class Model(
 
     # --- Training ---------------------------------------------------------------------------------------------
 
-    def forward(self, batch: Batch) -> Loss:
-        """`loss`, under the name that wrappers of modules call."""
-        return self.loss(batch)
+    def forward(self, batch: "Batch | str | Sequence[str]", **options: Any) -> Any:
+        """`loss` of a batch, under the name that wrappers of modules call; `predict` of a string or of sentences.
+
+        >>> from permalign import Transducer
+        >>> from permalign.text.vocabulary import Vocabulary
+        >>> model = Transducer({}, Vocabulary(["hi"]), Vocabulary(["HI"]))
+        >>> model("hi").text == model.predict("hi").text
+        True
+        """
+        return self.loss(batch) if isinstance(batch, Batch) else self.predict(batch, **options)
 
     # --- Outputs ----------------------------------------------------------------------------------------------
 
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a string is a sequence of strings, but the first one counts
+        self,
+        sentences: str,
+        beam: int = ...,
+        n_best: int = ...,
+        explain: bool = ...,
+        constraint: Grammar | AllowedWords | None = ...,
+        max_length: int | None = ...,
+        length_penalty: float = ...,
+        batch_size: int = ...,
+        max_operations: float | None = ...,
+        glossary: Glossary | Mapping[str, str | Sequence[str]] | None = ...,
+    ) -> Prediction: ...
+
+    @overload
     def predict(
         self,
         sentences: Sequence[str | Sequence[str]],
+        beam: int = ...,
+        n_best: int = ...,
+        explain: bool = ...,
+        constraint: Grammar | AllowedWords | None = ...,
+        max_length: int | None = ...,
+        length_penalty: float = ...,
+        batch_size: int = ...,
+        max_operations: float | None = ...,
+        glossary: Glossary | Mapping[str, str | Sequence[str]] | None = ...,
+    ) -> list[Prediction]: ...
+
+    def predict(
+        self,
+        sentences: str | Sequence[str | Sequence[str]],
         beam: int = 1,
         n_best: int = 1,
         explain: bool = False,
@@ -223,11 +265,12 @@ class Model(
         length_penalty: float = 0.0,
         batch_size: int = 64,
         max_operations: float | None = None,
-    ) -> list[Prediction]:
-        """Find the most probable output of every sentence.
+        glossary: Glossary | Mapping[str, str | Sequence[str]] | None = None,
+    ) -> Prediction | list[Prediction]:
+        """Find the most probable output of every sentence; of a single string, one `Prediction`.
 
         Args:
-            sentences: strings, split at white space, or lists of words.
+            sentences: strings, split at white space, or lists of words; or a single string.
             beam: the beam size; 1 is greedy search. An inverse model reranks all candidates that the beam finds, but
                 does not change their scores.
             n_best: how many outputs to return for each sentence; all but the best are `Prediction.alternatives`.
@@ -242,6 +285,9 @@ class Model(
             batch_size: how many sentences to process at once.
             max_operations: how many operations it may take to rank the candidates of one sentence by their exact
                 likelihoods (see `likelihood_cost`); None for any number.
+            glossary: required outputs of source phrases, or several of which one is required. The beam is widened to
+                four more than the number of required words. What cannot be honoured is in `Prediction.unmet`; if no
+                output can be found at all, the glossary is ignored for that sentence.
 
         Raises:
             TooCostlyError: ranking would take more operations than allowed; it has not begun.
@@ -252,15 +298,30 @@ class Model(
             n_best=n_best,
             max_length=1 if max_length is None else max_length,
         )
-        words = split_words(sentences)
+        words = split_words([sentences] if isinstance(sentences, str) else sentences)
         require_not_empty(words)
+        vocabularies = [self.primary.target_vocabulary(sentence) for sentence in words]
+        constraints = make_constraints(constraint, vocabularies)
         settings = SearchSettings(
-            beam,
-            make_constraint(constraint, self.target),
-            max_length,
-            max_operations=max_operations,
-            length_penalty=length_penalty,
+            beam, constraints, max_length, max_operations=max_operations, length_penalty=length_penalty
         )
+        if glossary is None:
+            predictions = self._search(words, settings, n_best, explain, batch_size)
+        else:
+            terms = glossary if isinstance(glossary, Glossary) else Glossary(glossary)
+            search = partial(self._search, n_best=n_best, explain=explain, batch_size=batch_size)
+            predictions = predict_with_glossary(words, terms, vocabularies, settings, search)
+        return predictions[0] if isinstance(sentences, str) else predictions
+
+    def _search(
+        self,
+        words: Sequence[Sequence[str]],
+        settings: SearchSettings,
+        n_best: int,
+        explain: bool,
+        batch_size: int,
+    ) -> list[Prediction]:
+        """Search the outputs of sentences, those of similar length at once."""
         by_length = sorted(range(len(words)), key=lambda index: len(words[index]))
         predictions: dict[int, Prediction] = {}
         training = self.training
@@ -269,7 +330,8 @@ class Model(
             with torch.no_grad():
                 for start in range(0, len(by_length), batch_size):
                     indices = by_length[start : start + batch_size]
-                    predicted = self._predict_batch([words[i] for i in indices], settings, n_best, explain)
+                    chosen = settings.select(indices)
+                    predicted = self._predict_batch([words[i] for i in indices], chosen, n_best, explain)
                     predictions |= zip(indices, predicted, strict=True)
         finally:
             self.train(training)
@@ -304,11 +366,34 @@ class Model(
                 scores: list[float] = []
                 for start in range(0, len(sources), batch_size):
                     chunk = slice(start, start + batch_size)
-                    batch = self._batch(
-                        sources[chunk], [self.target.encode(words) for words in targets[chunk]]
-                    )
+                    batch = self._batch(sources[chunk], targets[chunk])
                     scores += self.log_likelihood(batch).tolist()
                 return scores
+        finally:
+            self.train(training)
+
+    def derive(
+        self, sentences: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]], batch_size: int = 64
+    ) -> list[Evidence]:
+        """Find what leads from each sentence to a given output: order, derivation and segments, where there are any.
+
+        Args:
+            sentences: the words of each sentence.
+            outputs: the words of one output for each sentence.
+            batch_size: how many pairs to process at once.
+        """
+        training = self.training
+        self.eval()
+        try:
+            with torch.no_grad():
+                evidence: list[Evidence] = []
+                for start in range(0, len(sentences), batch_size):
+                    chunk = slice(start, start + batch_size)
+                    batch = self._batch(sentences[chunk], outputs[chunk])
+                    pairs = zip(batch.target.tolist(), batch.target_lengths.tolist(), strict=True)
+                    given = [Candidate(tuple(target[:length]), 0.0) for target, length in pairs]
+                    evidence += self.read(batch).find_evidence(given)
+                return evidence
         finally:
             self.train(training)
 
@@ -326,17 +411,35 @@ class Model(
         """
         return import_module("permalign.explain").explain(self, sentence, target, beam=beam)
 
-    def _batch(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[int]]) -> Batch:
+    def align(self, pairs: Iterable[tuple[str | Sequence[str], str | Sequence[str]]]) -> list[Any]:
+        """Align the words of each sentence with those of a given output.
+
+        Args:
+            pairs: a sentence and an output each: strings, split at white space, or lists of words.
+
+        Returns:
+            One `permalign.explain.word_alignment.WordAlignment` for each pair; `permalign.explain.word_alignment.align`
+            describes how words are linked.
+
+        Raises:
+            ValueError: the model has no alignments.
+        """
+        align = import_module("permalign.explain.word_alignment").align
+        return [align(self, source, target) for source, target in pairs]
+
+    def _batch(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> Batch:
         ids = [self.source.encode(words) for words in sources]
         require_not_empty(ids)  # a subword model may find no pieces in a word, such as a lone space
-        source, source_lengths = pad(ids)
-        target, target_lengths = pad(targets)
-        return Batch(source, source_lengths, target, target_lengths, (), ()).to(self.device)
+        vocabularies = [self.primary.target_vocabulary(words) for words in sources]
+        outputs = [codec.encode(words) for codec, words in zip(vocabularies, targets, strict=True)]
+        copies = [codec.copy_ids for codec in vocabularies if isinstance(codec, SentenceVocabulary)]
+        batch = Batch(*pad(ids), *pad(outputs), (), (), pad(copies)[0] if copies else None)
+        return batch.to(self.device)
 
     def _predict_batch(
         self, sentences: Sequence[Sequence[str]], settings: SearchSettings, n_best: int, explain: bool
     ) -> list[Prediction]:
-        batch = self._batch(sentences, [[]] * len(sentences))
+        batch = self._batch(sentences, [()] * len(sentences))
         reading = self.read(batch)
         final = reading.beam_scores_are_exact and self.inverse_weight is None
         candidates = reading.find_candidates(settings, n_best if final else max(settings.beam, n_best))
@@ -366,17 +469,19 @@ class Model(
         self, sentence: Sequence[str], outputs: Sequence[Candidate], evidence: Evidence | None
     ) -> Prediction:
         """The best output with the others as its alternatives."""
+        target_codec = self.primary.target_vocabulary(sentence)
         best, *others = (
-            Prediction(self.target.decode(candidate.tokens), candidate.score) for candidate in outputs
+            Prediction(target_codec.decode(candidate.tokens), candidate.score) for candidate in outputs
         )
         explanation = None
         if evidence is not None:
             source, target = (
                 self.source.tokenize(sentence),
-                self.target.convert_ids_to_tokens(outputs[0].tokens),
+                target_codec.convert_ids_to_tokens(outputs[0].tokens),
             )
             explanation = Explanation(tuple(source), tuple(target), *evidence)
-        return Prediction(best.tokens, best.score, tuple(others), explanation)
+        unknown = unknown_tokens(self.source, sentence)
+        return Prediction(best.tokens, best.score, tuple(others), explanation, unknown)
 
     # --- Files ------------------------------------------------------------------------------------------------
 
@@ -389,14 +494,14 @@ class Model(
         """Load a model of this kind; `permalign.load_model` loads a model of any kind.
 
         Args:
-            pretrained_model_name_or_path: a folder that `save_pretrained` or a training run wrote, or a model's name
-                on the Hugging Face hub.
+            pretrained_model_name_or_path: a folder that `save_pretrained` or a training run wrote, the name of a model
+                that comes with permalign (``dates``), or a model's name on the Hugging Face hub.
             hub: ``revision``, ``token``, ``cache_dir``, ``force_download``, ``local_files_only``.
 
         Raises:
             PermalignError: there is no such model, it is of another kind, or its files are broken.
         """
-        name = str(pretrained_model_name_or_path)
+        name = str(find_model_folder(pretrained_model_name_or_path))
         saved = read_model(name, hub)
         if saved.kind != cls.__name__:
             raise DataError(

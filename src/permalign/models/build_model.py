@@ -6,6 +6,7 @@ from typing import Any
 
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.models.base import Model
+from permalign.models.bundled import find_model_folder
 from permalign.models.ensemble import Ensemble
 from permalign.models.inverse import InverseModel
 from permalign.models.saving import read_kind
@@ -44,10 +45,12 @@ def load_model(name: str | Path, **hub: Any) -> Model:
     """Load a saved model of any kind.
 
     Args:
-        name: a folder that `save_pretrained` or a training run wrote, or a model's name on the Hugging Face hub.
+        name: a folder that `save_pretrained` or a training run wrote, the name of a model that comes with permalign
+            (``dates``; see `permalign models`), or a model's name on the Hugging Face hub.
         hub: ``revision``, ``token``, ``cache_dir``, ``force_download``, ``local_files_only``.
 
     Raises:
         PermalignError: there is no such model, or its files are broken.
     """
-    return KINDS[read_kind(str(name), hub)].from_pretrained(name, **hub)
+    folder = str(find_model_folder(name))
+    return KINDS[read_kind(folder, hub)].from_pretrained(folder, **hub)

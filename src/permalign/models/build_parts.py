@@ -1,36 +1,23 @@
-"""Building a model's parts from its options: the one place that knows which class an option's name stands for."""
+"""Building a model's parts from its options: each part is looked up by its kind, and built with what it asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
 from typing import Any
 
 from torch import nn
 
-from permalign.encoders import BiLstmEncoder, Encoder, PrefixSumEncoder, TransformerEncoder, WindowEncoder
+from permalign.encoders import Encoder
 from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
 from permalign.errors import ConfigError
-from permalign.heads import (
-    AttentionHead,
-    SegmentsHead,
-    SsntHead,
-    SwanHead,
-    SyntacticAttentionHead,
-    TaggingHead,
-)
 from permalign.heads.base import Head
+from permalign.options.base import PartOptions
 from permalign.options.model import EncoderOptions, HeadOptions, ModelOptions, ReordererOptions
-from permalign.reorderers import (
-    IdentityReorderer,
-    InversionPrior,
-    LabelGrammar,
-    LabelledReorderer,
-    LocalReorderer,
-    SeparableReorderer,
-    SinkhornReorderer,
-    SourceEncoder,
-)
+from permalign.reorderers import InversionPrior, LabelGrammar, SourceEncoder
 from permalign.reorderers.base import Reorderer
 from permalign.text.codec import Codec
 from permalign.text.vocabulary import Vocabulary
+
+VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 Embeddings = nn.Embedding | ContextualEmbeddings
 """Maps the token ids of the source to vectors."""
@@ -72,16 +59,8 @@ def _load_encoder(part: str, name: str) -> HuggingFaceEncoder:
 
 def build_encoder(options: EncoderOptions, input_size: int) -> Encoder | None:
     """Build an encoder over embeddings of a size; None for the kind that passes them through."""
-    sizes = input_size, options.hidden_size
-    if options.kind == "bilstm":
-        return BiLstmEncoder(*sizes, options.num_layers, options.dropout)
-    if options.kind == "transformer":
-        return TransformerEncoder(*sizes, options.num_layers, options.num_heads, options.dropout)
-    if options.kind == "prefix_sum":
-        return PrefixSumEncoder(*sizes, options.num_sums, options.dropout)
-    if options.kind == "window":
-        return WindowEncoder(*sizes, options.window_radius, options.dropout)
-    return None
+    encoder: Encoder | None = _build(options, {"input_size": lambda: input_size})
+    return encoder
 
 
 def build_reorderer(
@@ -94,46 +73,26 @@ def build_reorderer(
         vocab_size: the size of the source vocabulary.
         embeddings: the embeddings that `build_embeddings` made.
     """
-    if options.kind == "none":
-        return IdentityReorderer()
-    if options.kind == "local":
-        return LocalReorderer(embeddings["head"].embedding_dim, options.window_radius)
     given = embeddings["head"] if options.shared_embeddings else embeddings.get("reorderer")
-    if options.kind == "sinkhorn":
-        return SinkhornReorderer(
-            _build_source_encoder(options, vocab_size, given),
-            num_iterations=options.num_iterations,
-            temperature=options.temperature,
-            hungarian=options.hungarian,
-        )
-    common: dict[str, Any] = {
-        "dropout": options.dropout,
-        "objective": options.objective,
-        "decoding": options.decoding,
-        "temperature": options.temperature,
-        "num_samples": options.num_samples,
-        "inversion_prior": None
-        if options.inversion_rate is None
-        else InversionPrior(options.inversion_rate, options.inversion_weight),
+    scores_splits = options.kind != "labelled" or options.split_scores
+    reads_context = options.kind != "labelled" or options.uses_encoder
+    arguments: dict[str, Callable[[], Any]] = {
+        "vocab_size": lambda: vocab_size,
+        "input_size": lambda: embeddings["head"].embedding_dim,
+        "embeddings": lambda: given,
+        "source_encoder": lambda: (
+            _build_source_encoder(options, vocab_size, given) if reads_context else None
+        ),
+        "scorer_hidden_size": lambda: options.scorer_hidden_size if scores_splits else None,
+        "grammar": lambda: LabelGrammar(options.num_labels, options.label_init_std),
+        "inversion_prior": lambda: (
+            None
+            if options.inversion_rate is None
+            else InversionPrior(options.inversion_rate, options.inversion_weight)
+        ),
     }
-    if options.kind == "separable":
-        return SeparableReorderer(
-            _build_source_encoder(options, vocab_size, given),
-            scorer_hidden_size=options.scorer_hidden_size,
-            score_straight_rules=options.score_straight_rules,
-            normal_form=options.normal_form,
-            **common,
-        )
-    # The grammar's scores are drawn before the encoder's weights: with another order, seeds would give other models.
-    return LabelledReorderer(
-        LabelGrammar(options.num_labels, options.label_init_std),
-        vocab_size=vocab_size,
-        source_encoder=_build_source_encoder(options, vocab_size, given) if options.uses_encoder else None,
-        features=options.features,
-        embeddings=given,
-        scorer_hidden_size=options.scorer_hidden_size if options.split_scores else None,
-        **common,
-    )
+    reorderer: Reorderer = _build(options, arguments)
+    return reorderer
 
 
 def _build_source_encoder(
@@ -146,8 +105,9 @@ def _build_source_encoder(
     scores_splits = options.kind == "separable" or (options.kind == "labelled" and options.split_scores)
     if scores_splits and source_encoder.hidden_size % 2:
         raise ConfigError(
-            f"reorderer.encoder.kind is none and the pretrained model has states of size {source_encoder.hidden_size}, "
-            "but scores of splits need an even size. Choose reorderer.encoder.kind: bilstm or transformer."
+            f"reorderer.encoder.kind is {options.encoder.kind}, and the source has states of size "
+            f"{source_encoder.hidden_size}, but scores of splits need an even size. Choose reorderer.encoder.kind: "
+            "bilstm or transformer."
         )
     return source_encoder
 
@@ -161,25 +121,36 @@ def build_head(options: HeadOptions, vocab_size: int, input_size: int, encoder: 
         input_size: the size of the source states.
         encoder: the encoder that reads the reordered states; None if the head reads them as they are.
     """
-    common: dict[str, Any] = {
-        "input_size": input_size,
-        "vocab_size": vocab_size,
-        "dropout": options.dropout,
-        "num_negatives": options.num_negatives,
-        "encoder": encoder,
+    arguments: dict[str, Callable[[], Any]] = {
+        "vocab_size": lambda: vocab_size,
+        "input_size": lambda: input_size,
+        "encoder": lambda: encoder,
     }
-    if options.kind == "tagging":
-        return TaggingHead(**common)
-    common |= {"hidden_size": options.hidden_size, "num_layers": options.num_layers}
-    if options.kind == "syntactic_attention":
-        return SyntacticAttentionHead(**common)
-    common |= {"embedding_dim": options.embedding_dim}
-    if options.kind == "attention":
-        return AttentionHead(**common)
-    common |= {"context": options.context}
-    if options.kind == "ssnt":
-        return SsntHead(**common)
-    common |= {"max_segment_length": options.max_segment_length}
-    if options.kind == "swan":
-        return SwanHead(**common)
-    return SegmentsHead(history=options.history, max_phrase_length=options.max_phrase_length, **common)
+    head: Head = _build(options, arguments)
+    return head
+
+
+def _build(options: PartOptions, arguments: Mapping[str, Callable[[], Any]]) -> Any:
+    """Build the part that the options name, with the arguments that its ``__init__`` names.
+
+    An argument is one of those given here, made only if it is asked for, or else the option of that name. They are made
+    in the order of the parameters: with another order, random initial weights would be others.
+
+    Args:
+        options: the options of the part.
+        arguments: functions that make what is not an option, by the names of arguments.
+    """
+    part = options.registry.load(options.kind)
+    values: dict[str, Any] = {}
+    for name, parameter in signature(part).parameters.items():
+        if name in arguments:
+            values[name] = arguments[name]()
+        elif name in type(options).model_fields:
+            values[name] = getattr(options, name)
+        elif parameter.default is parameter.empty and parameter.kind not in VARIADIC:
+            raise ConfigError(
+                f"the {options.registry.noun} {options.kind!r} has a parameter {name!r}, which is neither an option of "
+                f"it nor one of {', '.join(arguments)}. Declare the option in its class Options, or give the parameter "
+                "a default."
+            )
+    return part(**values)

@@ -221,6 +221,11 @@ def _require_fit(members: Sequence[Model]) -> None:
             raise ValueError(
                 f"member {index} has a pretrained part, and such models cannot be part of an ensemble."
             )
+        if member.primary.head.copy_mechanism != members[0].primary.head.copy_mechanism:
+            raise ValueError(
+                f"only one of member 0 and member {index} has a copy mechanism, so they do not write the same words. "
+                "Combine models that all copy, or none."
+            )
         for side in ("source", "target"):
             if getattr(member, side) != getattr(members[0], side):
                 raise ValueError(

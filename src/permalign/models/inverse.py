@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from permalign.encoders.huggingface import HuggingFaceEncoder
+from permalign.heads.copying import in_vocabulary
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
 from permalign.models.transducer import Transducer
 from permalign.options.model import InverseOptions, ModelOptions
@@ -75,7 +76,11 @@ class InverseModel(Model):
         writable = self._invertible(batch)
         if not bool(writable.any()):
             return batch.source_lengths.new_zeros((), dtype=torch.float32)
-        return self.inverse.loss(batch.select(writable).swap_sides()).total * writable.float().mean()
+        return self.inverse.loss(self._swap_sides(batch.select(writable))).total * writable.float().mean()
+
+    def _swap_sides(self, batch: Batch) -> Batch:
+        """Exchange source and target; words that were copied from no vocabulary are unknown to the inverse model."""
+        return replace(batch, target=in_vocabulary(batch.target, len(self.target))).swap_sides()
 
     def _invertible(self, batch: Batch) -> Tensor:
         """``(batch,)``, whether the inverse transducer can write each source from its target."""
@@ -121,7 +126,7 @@ class InverseModel(Model):
         writable = self._invertible(batch)
         if not bool(writable.any()):
             return torch.full(writable.shape, -torch.inf, device=writable.device)
-        log_likelihood = self.inverse.log_likelihood(batch.select(writable).swap_sides())
+        log_likelihood = self.inverse.log_likelihood(self._swap_sides(batch.select(writable)))
         everywhere = log_likelihood.new_full(writable.shape, -torch.inf)
         return everywhere.masked_scatter(writable, log_likelihood)
 

@@ -56,7 +56,7 @@ class Explanation(ShownInNotebooks):
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(ShownInNotebooks):
     """An output for one sentence.
 
     Attributes:
@@ -65,12 +65,16 @@ class Prediction:
         alternatives: the next best outputs, if ``n_best`` is above 1. If an inverse model reranks outputs, their scores
             need not decrease.
         explanation: how the model got there, if it was asked to explain.
+        unknown: the source words (or characters) that the model has never seen, so that the output may be a guess.
+        unmet: the source phrases of a glossary whose required output it does not contain.
     """
 
     tokens: tuple[str, ...]
     score: float
     alternatives: tuple["Prediction", ...] = ()
     explanation: Explanation | None = None
+    unknown: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

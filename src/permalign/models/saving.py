@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
+from socket import getaddrinfo
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
-from huggingface_hub import hf_hub_download
+from huggingface_hub import constants, hf_hub_download
 from torch import Tensor
 
 from permalign.encoders.huggingface import HuggingFaceEncoder
@@ -16,6 +19,7 @@ from permalign.files import CHECKSUMS, read_checksums, record_checksums, require
 from permalign.options.base import MAX_COUNT
 from permalign.options.model import ModelOptions
 from permalign.options.renames import log_translation, rename_parameters, translate_options
+from permalign.plugins import require_plugins
 from permalign.tensor_files import read_shapes, read_tensors, write_tensors
 from permalign.text.codec import Codec
 from permalign.text.loading import load_codec
@@ -98,6 +102,10 @@ def save_model(
             are among the model's parameters.
     """
     record = {"format": FORMAT, "version": VERSION, **description}
+    members = description.get("members", [description.get("options")])
+    plugins = [provider for member in members for provider in ModelOptions.parse(member).plugins()]
+    if plugins:  # what a reader has to install
+        record["plugins"] = [provider for i, provider in enumerate(plugins) if provider not in plugins[:i]]
     write_text(folder / CONFIG, json.dumps(record, indent=2) + "\n")
     source.save(folder / SOURCE)
     target.save(folder / TARGET)
@@ -219,13 +227,31 @@ def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
                 f"has no {file}; expected a folder that save_pretrained or a training run wrote.", name
             )
         return paths[0]
+    arguments = {key: hub[key] for key in HUB if key in hub}
+    offline = not _hub_has_address()
+    if offline:  # the hub's client would try again for half a minute
+        arguments["local_files_only"] = True
     try:
-        return Path(hf_hub_download(name, file, **{key: hub[key] for key in HUB if key in hub}))
+        return Path(hf_hub_download(name, file, **arguments))
     except Exception as error:  # the hub raises many kinds of errors, and all mean that the file is not there
+        where = "the Hugging Face hub under that name"
+        if offline:
+            where = f"the local cache of {where}, and the hub itself cannot be reached"
         raise PermalignError(
-            f"there is no folder {name}, and {file} could not be loaded from the Hugging Face hub under that name "
-            f"({type(error).__name__}). Check the path or the name."
+            f"there is no folder {name}, and {file} could not be loaded from {where} ({type(error).__name__}). Check "
+            "the path or the name."
         ) from error
+
+
+def _hub_has_address() -> bool:
+    """Whether the host of the Hugging Face hub can be looked up; behind a proxy, that is left to the proxy."""
+    host = urlsplit(constants.ENDPOINT).hostname
+    if getproxies() or host is None:
+        return True
+    try:
+        return bool(getaddrinfo(host, None))
+    except OSError:
+        return False
 
 
 def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:
@@ -252,6 +278,7 @@ def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:
         raise DataError("lacks the options of the model.", path)
     if len(members) > MAX_COUNT:
         raise DataError(f"describes {len(members)} members, but an ensemble has at most {MAX_COUNT}.", path)
+    require_plugins(record.get("plugins"), path)
     if record["format"] == FIRST_FORMAT:
         return _read_first_format(members[0], path)
     if record.get("kind") not in ("Transducer", "InverseModel", "Ensemble"):

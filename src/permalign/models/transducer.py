@@ -1,7 +1,7 @@
 """Transducer: one model, a reorderer times a head."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import log
 from typing import Any, Self
@@ -15,6 +15,7 @@ from permalign.decoding.search_over_orders import search_over_orders
 from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
 from permalign.errors import ConfigError
 from permalign.heads.base import encoded_size
+from permalign.heads.copying import CopySource, in_vocabulary
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
 from permalign.models.build_parts import build_embeddings, build_encoder, build_head, build_reorderer
 from permalign.options.model import ModelOptions
@@ -24,6 +25,7 @@ from permalign.structures import OrderDistribution
 from permalign.tasks.base import Example
 from permalign.text.batching import Batch
 from permalign.text.codec import Codec
+from permalign.text.sentence_vocabulary import CopyCodec, hide_copied_words
 
 
 class Transducer(Model):
@@ -78,6 +80,14 @@ class Transducer(Model):
         self.encoder = encoder if self.reorderer.sums_over_orders else None
         width = encoded_size(self.encoder, width)
         self.head = build_head(self.options.head, len(target), width, None if self.encoder else encoder)
+        self._copy_codec = None
+        if self.options.head.copy_mechanism:
+            if not self.head.copy_mechanism:
+                raise ConfigError(
+                    f"head.copy_mechanism is true, but a head of the kind {self.options.head.kind} cannot copy words. "
+                    "Use head.kind: ssnt, swan, segments, attention or tagging, or leave copy_mechanism out."
+                )
+            self._copy_codec = CopyCodec(source, target)
 
     # --- Training ---------------------------------------------------------------------------------------------
 
@@ -86,8 +96,21 @@ class Transducer(Model):
 
         The likelihood is that of the reorderer's objective: exact, a bound by samples, or a surrogate.
         """
-        likelihood, penalties = self._log_likelihood(batch, self.options.head.label_smoothing)
+        batch = self._with_copies(batch)
+        if batch.copies is not None and self.training:
+            batch = hide_copied_words(batch, self.options.head.copy_dropout, len(self.target))
+        smoothing = self.options.head.label_smoothing
+        likelihood, penalties = self._log_likelihood(batch, smoothing)
+        if batch.copies is not None:
+            likelihood = self._without_impossible_copies(batch, likelihood, smoothing)
         return Loss.sum_of({"negative_log_likelihood": -likelihood.mean(), **penalties})
+
+    def target_vocabulary(self, sentence: Sequence[str]) -> Codec:
+        """The vocabulary of the outputs for a sentence: with a copy mechanism, also its own unknown words."""
+        return self.target if self._copy_codec is None else self._copy_codec.of(sentence)
+
+    def _with_copies(self, batch: Batch) -> Batch:
+        return batch if self._copy_codec is None else self._copy_codec.add_copies(batch)
 
     def use_objective(self, objective: Any) -> None:
         """Train the reorderer by another objective from now on, if it has a choice."""
@@ -139,21 +162,33 @@ class Transducer(Model):
 
     def _log_likelihood(self, batch: Batch, smoothing: float) -> tuple[Tensor, dict[str, Tensor]]:
         """The log-likelihood ``(batch,)``, and the reorderer's penalties."""
+        batch = self._with_copies(batch)
         states = self._encode(batch)
         if self.reorderer.sums_over_orders:
             distribution, penalties = self._distribution(batch, states)
             pair = (states, batch.source_lengths, batch.target, batch.target_lengths)
-            return self.head.log_likelihood_over_orders(distribution, *pair, smoothing), penalties
+            head = self.head.with_copies(copy_source(batch))
+            return head.log_likelihood_over_orders(distribution, *pair, smoothing), penalties
         reordering = self.reorderer(batch.source, batch.source_lengths, states)
-        copies = reordering.copies
-        likelihood = self.head.log_likelihood(
+        num_samples = reordering.copies
+        head = self.head.with_copies(copy_source(batch, reordering))
+        likelihood = head.log_likelihood(
             reordering.states,
-            batch.source_lengths.repeat(copies),
-            batch.target.repeat(copies, 1),
-            batch.target_lengths.repeat(copies),
+            batch.source_lengths.repeat(num_samples),
+            batch.target.repeat(num_samples, 1),
+            batch.target_lengths.repeat(num_samples),
             smoothing,
         )
-        return likelihood.view(copies, -1).logsumexp(0) - log(copies), reordering.penalties
+        return likelihood.view(num_samples, -1).logsumexp(0) - log(num_samples), reordering.penalties
+
+    def _without_impossible_copies(self, batch: Batch, likelihood: Tensor, smoothing: float) -> Tensor:
+        """Replace likelihoods of zero: words that no source word can copy where they stand become unknown words."""
+        (rows,) = likelihood.isneginf().nonzero(as_tuple=True)
+        if not len(rows):
+            return likelihood
+        some = batch.select(rows)
+        some = replace(some, target=in_vocabulary(some.target, len(self.target)))
+        return likelihood.index_put((rows,), self._log_likelihood(some, smoothing)[0])
 
     def _encode(self, batch: Batch) -> Tensor:
         """``(batch, n, width)``, what the head reads of each source word, in the original order."""
@@ -173,6 +208,7 @@ class Transducer(Model):
 
     def read(self, batch: Batch) -> "TransducerReading":
         """Encode the sentences of a batch and reorder them, in evaluation mode by the reorderer's decoding."""
+        batch = self._with_copies(batch)
         states = self._encode(batch)
         return TransducerReading(
             self, batch, states, self.reorderer(batch.source, batch.source_lengths, states)
@@ -200,7 +236,20 @@ class Transducer(Model):
         return self._pretrained
 
     def describe(self) -> dict[str, Any]:
-        """Its options, as JSON."""
+        """Its options, as JSON.
+
+        Raises:
+            ConfigError: a part was replaced by one that the options do not describe, so that the model could be saved
+                but not loaded.
+        """
+        for name, options in (("reorderer", self.options.reorderer), ("head", self.options.head)):
+            part, described = getattr(self, name), options.registry.load(options.kind)
+            if isinstance(described, type) and not isinstance(part, described):
+                raise ConfigError(
+                    f"the {name} of the model is a {type(part).__name__}, but its options describe a "
+                    f"{described.__name__} ({name}.kind: {options.kind}). Register the class with "
+                    f"permalign.plugins.register_{name}, and build the model with that kind."
+                )
         return {"options": self.options.model_dump(mode="json")}
 
     @classmethod
@@ -244,15 +293,28 @@ class TransducerReading(Reading):
         search = partial(
             beam_search,
             beam=settings.beam,
-            constraint=settings.constraint,
             same_length=head.preserves_length,
             length_penalty=settings.length_penalty,
         )
         if self.model.reorderer.sums_over_orders:
             return search_over_orders(
-                head, self.reordering, self.states, lengths, search, max_lengths, settings.beam
+                head,
+                self.reordering,
+                self.states,
+                lengths,
+                search,
+                max_lengths,
+                settings.beam,
+                settings.constraints,
+                copy_source(self.batch),
             )
-        searches = search(head.decoder(self.reordering.states, lengths), max_lengths, n_best=count)
+        head = head.with_copies(copy_source(self.batch, self.reordering))
+        searches = search(
+            head.decoder(self.reordering.states, lengths),
+            max_lengths,
+            constraints=settings.constraints,
+            n_best=count,
+        )
         return [
             [Candidate(hypothesis.tokens, hypothesis.score) for hypothesis in hypotheses]
             for hypotheses in searches
@@ -260,12 +322,14 @@ class TransducerReading(Reading):
 
     def log_likelihood(self, rows: Tensor, pairs: Batch) -> Tensor:
         """``(pairs,)``, the exact log-likelihood of each target given the sentence of its row."""
-        head = self.model.head
         outputs = self.batch.source_lengths[rows], pairs.target, pairs.target_lengths
         if not self.model.reorderer.sums_over_orders:
+            copies = copy_source(self.batch, self.reordering)
+            head = self.model.head.with_copies(copies and copies.select(rows))
             return head.log_likelihood(self.reordering.states[rows], *outputs)
         assert self.reordering.distribution is not None
-        orders = self.reordering.distribution.select(rows)
+        orders, copies = self.reordering.distribution.select(rows), copy_source(self.batch)
+        head = self.model.head.with_copies(copies and copies.select(rows))
         return head.log_likelihood_over_orders(orders, self.states[rows], *outputs)
 
     def find_evidence(self, outputs: Sequence[Candidate]) -> Sequence[Evidence]:
@@ -278,4 +342,18 @@ class TransducerReading(Reading):
             self.reordering,
             self.batch.source_lengths,
             model.reorderer.sums_over_orders,
+            copy_source(self.batch),
         )
+
+
+def copy_source(batch: Batch, reordering: Reordering | None = None) -> CopySource | None:
+    """What the cells of a batch copy, in the original order or reordered; None for a model that does not copy."""
+    if batch.copies is None:
+        return None
+    source = CopySource.of(batch.copies, batch.source_lengths)
+    if reordering is None:
+        return source
+    if reordering.order is not None:
+        return source.in_order(reordering.order)
+    repeated = batch.copies.repeat(reordering.copies, 1), batch.source_lengths.repeat(reordering.copies)
+    return CopySource.of(*repeated, reordering.matrix)
