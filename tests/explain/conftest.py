@@ -10,6 +10,21 @@ import pytest
 import torch
 from tests.models.small import examples, make, train
 
+PREDICTIONS = [("abcd", "DCBA"), ("ab", "BA"), ("abc", "CAB"), ("dcba", "ABDC")]
+"""Sentences with stored outputs; the last two are wrong."""
+
+
+def prediction(source, output):
+    target = source[::-1].upper()
+    return {
+        "id": source,
+        "source": list(source),
+        "target": list(target),
+        "output": list(output),
+        "score": -0.5,
+        "correct": output == target,
+    }
+
 
 def write_run(folder, model, steps):
     """Train a model, and save it before training, halfway through and at the end."""
@@ -20,7 +35,7 @@ def write_run(folder, model, steps):
     train(model, some, steps=steps // 2)
     model.eval().save_pretrained(folder / "model")
     (folder / "predictions").mkdir()
-    lines = [json.dumps({"source": list("abcd"), "target": list("DCBA"), "output": list("DCBA")})]
+    lines = [json.dumps(prediction(source, output)) for source, output in PREDICTIONS]
     (folder / "predictions" / "dev.jsonl").write_text("\n".join(lines) + "\n")
     return folder
 

@@ -68,7 +68,7 @@ def test_targets_checkpoints_and_runs_can_be_chosen(client):
     described = client.get("/api/runs").json()
     assert [run["name"] for run in described] == ["exact", "ssnt"]
     assert described[0]["checkpoints"] == ["best", "step-0000000", "step-0000080"]
-    assert described[0]["examples"] == ["a b c d"]
+    assert described[0]["examples"] == ["a b", "a b c", "a b c d", "d c b a"]
 
 
 def test_predictions_and_pictures(client):
@@ -170,7 +170,8 @@ def test_pages_load_nothing_from_other_hosts(client):
 def test_openapi_describes_the_whole_api(client):
     described = client.get("/api/openapi.json").json()
     assert set(described["paths"]) == {
-        f"/api/{name}" for name in ("runs", "explain", "samples", "compare", "predict", "svg")
+        f"/api/{name}"
+        for name in ("runs", "predictions", "expected", "explain", "samples", "compare", "predict", "svg")
     }
     assert set(described["components"]["schemas"]) >= {"Trace", "Node", "Segment", "Confidence", "Comparison"}
     trace = described["components"]["schemas"]["Trace"]["properties"]
@@ -367,3 +368,27 @@ def test_answers_that_cost_too_much_are_refused_before_they_are_computed(exact_r
     assert refused.status == 422
     assert b"Sentences of up to 1 words can be answered" in refused.body
     assert answer_job(Job(operation, request), models, Limits()).status == 200
+
+
+def test_stored_predictions_are_listed_with_wrong_ones_first(client):
+    assert client.get("/api/runs").json()[0]["splits"] == ["dev"]
+    page = client.post("/api/predictions", json={"run": "exact", "split": "dev", "count": 3}).json()
+    assert (page["examples"], page["wrong"], page["found"], page["max_length"]) == (4, 2, 4, 4)
+    assert [row["sentence"] for row in page["predictions"]] == ["a b c", "d c b a", "a b"]
+    expected = client.post("/api/expected", json={"run": "exact", "sentence": "a b c"})
+    assert expected.json() == {"expected": "C B A"}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status"),
+    [
+        ("predictions", {"run": "exact", "split": "../../model/config"}, 404),
+        ("predictions", {"run": "../exact", "split": "dev"}, 404),
+        ("predictions", {"run": "exact", "split": "dev", "count": 1000}, 422),
+        ("predictions", {"run": "exact", "split": "dev", "start": -1}, 422),
+        ("expected", {"run": "nowhere", "sentence": "a"}, 404),
+        ("expected", {"run": "exact", "sentence": "a" * 4001}, 422),
+    ],
+)
+def test_only_what_was_found_at_the_start_is_read(client, path, fields, status):
+    assert client.post(f"/api/{path}", json=fields).status_code == status

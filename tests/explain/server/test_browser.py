@@ -1,6 +1,7 @@
 """The explorer in a real browser: typing, hovering, sharing addresses, narrow windows, hostile input."""
 
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -42,8 +43,83 @@ def test_a_sentence_is_typed_and_reordered(open_page):
 
 def test_an_example_is_a_click_away(open_page):
     page = open_page()
-    page.get_by_role("button", name="a b c d").click()
+    page.locator("#examples").get_by_role("button", name="a b c d").click()
     expect_text(output_of(page), "D C B A")
+
+
+def test_the_page_opens_with_an_example_of_its_run(open_page):
+    page = open_page()
+    expect_text(output_of(page), "B A")
+    chips = page.locator("#examples button")
+    assert chips.all_text_contents() == ["a b", "a b c", "a b c d", "d c b a"]
+    assert page.locator("#examples [aria-current]").all_text_contents() == ["a b"]
+    assert page.locator("#legend li").count() == 7
+    assert "sentence" not in page.url  # nobody has asked for it
+
+
+def test_an_output_is_compared_with_the_expected_one(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}")
+    expect_text(page.locator(".verdict"), "✓ as expected")
+    page.get_by_label("Checkpoint").fill("0")
+    page.locator(".verdict.wrong").wait_for()
+    assert page.locator(".verdict").inner_text() == "✗ expected D C B A"
+    type_sentence(page, "a b d")  # in no data
+    expect_text(output_of(page), "D B A")
+    assert page.locator(".verdict").is_hidden()
+
+
+def test_wrong_predictions_are_browsed_and_lead_to_their_tree(open_page):
+    page = open_page(viewport={"width": 375, "height": 700})
+    rows = page.locator(".prediction")
+    expect_text(page.locator("#browser .about"), "exact: 2 of 4 are wrong")
+    assert rows.locator(".sentence > bdi").all_text_contents() == ["a b c", "d c b a", "a b", "a b c d"]
+    assert rows.first.locator(".differs").all_text_contents() == ["A", "A"]
+    page.locator("#only").select_option("wrong")
+    expect_text(page.locator(".place"), "1–2 of 2")
+    page.get_by_label("Words from").fill("4")
+    page.keyboard.press("Tab")
+    expect_text(page.locator(".place"), "1–1 of 1")
+    rows.first.focus()
+    page.keyboard.press("Enter")
+    expect_text(output_of(page), "A B C D")
+    assert page.evaluate("document.activeElement.id") == "panels"
+    assert page.get_by_label("Sentence", exact=True).input_value() == "d c b a"
+
+
+def test_differences_between_two_runs_are_marked(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}&with=exact&with-checkpoint=step-0000000")
+    page.locator("#difference").wait_for()
+    assert "The outputs differ" in page.locator("#difference").inner_text()
+    assert page.locator(".panel .output .differs").count() > 0
+    marked = page.locator(".panel").nth(0).locator(".node.differs").count()
+    assert marked == page.locator(".panel").nth(1).locator(".node.differs").count()
+    page.get_by_label("Checkpoint").nth(1).focus()
+    page.keyboard.press("End")  # the same model twice
+    expect_text(
+        page.locator("#difference"),
+        "The outputs are the same, the orders are the same, the trees are the same.",
+    )
+    assert page.locator(".panel .differs").count() == 0
+
+
+def test_a_picture_is_saved_as_svg_and_as_png(open_page):
+    page = open_page(f"?sentence={quote(SENTENCE)}")
+    expect_text(output_of(page), "D C B A")
+    for name, magic in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Save {name}").click()
+        content = Path(download.value.path()).read_bytes()
+        assert content.startswith(magic)
+        assert download.value.suggested_filename == f"permalign.{name.lower()}"
+    assert len(content) > 5_000  # an empty picture is much smaller
+
+
+def test_another_run_comes_with_its_own_example(open_page):
+    page = open_page()
+    expect_text(output_of(page), "B A")
+    page.locator("#run").select_option("ssnt")
+    expect_text(page.locator(".panel h2"), "ssnt")
+    expect_text(page.locator("#browser .about"), "ssnt: 2 of 4 are wrong")
 
 
 def test_hovering_over_a_segment_lights_up_its_words(open_page):
@@ -259,7 +335,7 @@ def test_a_picture_is_saved(open_page, tmp_path):
     page = open_page(f"?sentence={quote(SENTENCE)}")
     expect_text(output_of(page), "D C B A")
     with page.expect_download() as download:
-        page.get_by_role("button", name="Save picture").click()
+        page.get_by_role("button", name="Save SVG").click()
     download.value.save_as(tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").read_text("utf-8").startswith("<svg")
 
@@ -276,7 +352,7 @@ def test_the_picture_that_is_saved_is_the_one_that_is_shown(open_page, browser, 
         if reordered(page) != choice:
             break
     with page.expect_download() as download:
-        page.get_by_role("button", name="Save picture").click()
+        page.get_by_role("button", name="Save SVG").click()
     download.value.save_as(tmp_path / "picture.svg")
     saved = open_file(browser, tmp_path / "picture.svg", color_scheme="dark")
     assert reordered(saved) == reordered(page) != choice
@@ -318,7 +394,7 @@ def test_other_questions_do_not_stop_a_sample(open_page):
     page.get_by_role("button", name="Ways to decode").click()
     page.locator(".comparison table, .comparison p").first.wait_for()
     with page.expect_download():
-        page.get_by_role("button", name="Save picture").click()
+        page.get_by_role("button", name="Save SVG").click()
     marked = "document.querySelector('.permalign-picture').dataset.old = 'yes'"
     page.evaluate(marked)
     held[0].continue_()

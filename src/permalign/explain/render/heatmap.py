@@ -5,8 +5,14 @@ from collections.abc import Sequence
 from permalign.explain.render.markup import element, safe, shortened, text_width
 from permalign.explain.trace.trace import Trace
 
-CELL = 22.0
+CELL = 36.0
 SIZE = 13.0
+SLANT = 0.71
+"""The sine and cosine of the angle at which the names of columns are written, 45 degrees."""
+WRITTEN = 0.05
+"""The value of a square is written into it if it is at least this."""
+DARK = 0.55
+"""The value from which on a square is so dark that its value is written in white."""
 
 
 def heatmaps(trace: Trace) -> str:
@@ -15,10 +21,16 @@ def heatmaps(trace: Trace) -> str:
     if trace.matrix is not None and len(trace.source) > 1:
         positions = [str(position) for position in range(1, len(trace.matrix) + 1)]
         drawn = heatmap(trace.matrix, positions, trace.source, "position")
-        parts.append(_details("Where each word stands", drawn))
+        caption = (
+            "A row is a position in the new order. A square says how probably the word above it stands there."
+        )
+        parts.append(_details("Where each word stands", caption, drawn))
     if trace.alignment is not None:
-        drawn = heatmap(*alignment_table(trace), "output word")
-        parts.append(_details("What stands behind each output word", drawn))
+        drawn = heatmap(*alignment_table(trace), "output")
+        caption = (
+            "A row is an output word. A square says how probably it comes from the word above the square."
+        )
+        parts.append(_details("What stands behind each output word", caption, drawn))
     return "".join(parts)
 
 
@@ -41,27 +53,29 @@ def alignment_table(trace: Trace) -> tuple[Sequence[Sequence[float]], Sequence[s
 def heatmap(
     values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], row_kind: str
 ) -> str:
-    """Draw a matrix of probabilities, darker where they are higher; the title of each square gives its value."""
-    left = max(text_width(shortened(name)) for name in rows) * SIZE + 12
-    top = max(text_width(shortened(name)) for name in columns) * SIZE + 12
-    parts = []
+    """Draw a matrix of probabilities: each square has its value in it, and is darker the higher it is."""
+    widths = [text_width(shortened(name)) * SIZE for name in columns]
+    left = max(text_width(shortened(name)) for name in (*rows, row_kind)) * SIZE + 16
+    top = SLANT * max(widths) + 22
+    width, height = left + CELL * len(columns), top + CELL * len(rows)
+    overhang = max(
+        left + CELL * (column + 0.5) + SLANT * name_width + 10 for column, name_width in enumerate(widths)
+    )
+    parts = [element("text", safe(row_kind), x=left - 10, y=top - 12, class_="row kind")]
+    for column, name in enumerate(columns):
+        at = f"translate({left + CELL * (column + 0.5):.1f} {top - 10:.1f}) rotate(-45)"
+        parts.append(element("text", safe(shortened(name)), transform=at, class_="column"))
     for row, name in enumerate(rows):
         y = top + CELL * row
-        parts.append(element("text", safe(shortened(name)), x=left - 8, y=y + CELL / 2, class_="row"))
+        parts.append(element("text", safe(shortened(name)), x=left - 10, y=y + CELL / 2, class_="row"))
         for column, value in enumerate(values[row]):
-            if value >= 0.005:
-                parts.append(_square(left + CELL * column, y, value, f"{row_kind} {name}: {columns[column]}"))
-    for column, name in enumerate(columns):
-        at = f"translate({left + CELL * (column + 0.5):.1f} {top - 8:.1f}) rotate(-90)"
-        parts.append(element("text", safe(shortened(name)), transform=at, class_="column"))
-    width, height = left + CELL * len(columns), top + CELL * len(rows)
-    frame = element("rect", x=left, y=top, width=width - left, height=height - top, class_="frame")
+            parts.append(_square(left + CELL * column, y, value, f"{row_kind} {name}: {columns[column]}"))
     return element(
         "svg",
-        frame + "".join(parts),
+        "".join(parts),
         class_="permalign-heatmap",
-        viewBox=f"0 0 {width + 2:.0f} {height + 2:.0f}",
-        width=round(width + 2),
+        viewBox=f"0 0 {max(width, overhang) + 2:.0f} {height + 2:.0f}",
+        width=round(max(width, overhang) + 2),
         height=round(height + 2),
         role="img",
         aria_label=f"{len(rows)} by {len(columns)} probabilities",
@@ -69,12 +83,21 @@ def heatmap(
 
 
 def _square(x: float, y: float, value: float, name: str) -> str:
+    """Draw a square with its value; one that is almost zero stays empty."""
     title = element("title", safe(f"{name}, {value:.2f}"))
-    inner = CELL - 2
-    return element(
-        "rect", title, x=x + 1, y=y + 1, width=inner, height=inner, rx=3, class_="cell", fill_opacity=value
+    box = {"x": x + 1, "y": y + 1, "width": CELL - 2, "height": CELL - 2, "rx": 5}
+    content = title + element("rect", class_="empty", **box)
+    if value >= 0.005:
+        content += element("rect", class_="cell", fill_opacity=value, **box)
+    if value >= WRITTEN:
+        shown = "1" if value >= 0.995 else f"{value:.2f}"[1:]
+        kind = "value dark" if value >= DARK else "value"
+        content += element("text", shown, x=x + CELL / 2, y=y + CELL / 2, class_=kind)
+    return element("g", content)
+
+
+def _details(title: str, caption: str, drawn: str) -> str:
+    return (
+        f'<details><summary>{safe(title)}</summary><p class="caption">{safe(caption)}</p>'
+        f'<div class="scroller">{drawn}</div></details>'
     )
-
-
-def _details(title: str, drawn: str) -> str:
-    return f'<details><summary>{safe(title)}</summary><div class="scroller">{drawn}</div></details>'

@@ -24,7 +24,7 @@ from permalign.explain.server.middleware import (
 )
 from permalign.explain.server.page import add_page
 from permalign.explain.server.rate_limit import RateLimiter, TooManyRequestsError
-from permalign.explain.server.routes import explanation_routes, output_routes, runs_routes
+from permalign.explain.server.routes import explanation_routes, output_routes, predictions_routes, runs_routes
 from permalign.explain.server.schemas import ModelRequest
 from permalign.explain.server.served_runs import ServedRun
 from permalign.explain.server.worker import WorkerDiedError, worker_command
@@ -79,7 +79,12 @@ def application(
     )
     _handle_errors(app)
     add_page(app)
-    for router in (runs_routes(runs), explanation_routes(limits, answer), output_routes(limits, answer)):
+    for router in (
+        runs_routes(runs),
+        predictions_routes(runs),
+        explanation_routes(limits, answer),
+        output_routes(limits, answer),
+    ):
         app.include_router(router)
     # From the inside out: a refusal carries the security headers, too.
     limited = RateLimit(

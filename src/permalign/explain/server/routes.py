@@ -3,21 +3,25 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, HTTPException, Response
 
 from permalign.explain.server.limits import Limits
 from permalign.explain.server.schemas import (
+    ExpectedAnswer,
+    ExpectedRequest,
     ExplainAnswer,
     ExplainRequest,
     Failure,
     ModelRequest,
     PredictAnswer,
+    PredictionsRequest,
     PredictRequest,
     RunSummary,
     SampleRequest,
     SentenceRequest,
 )
 from permalign.explain.server.served_runs import ServedRun
+from permalign.explain.server.stored_predictions import PredictionsPage, find_expected, select_page
 from permalign.explain.trace.trace import Comparison
 
 FAILURES: dict[int | str, dict[str, Any]] = {
@@ -44,8 +48,35 @@ def runs_routes(runs: dict[str, ServedRun]) -> APIRouter:
     @router.get("/runs", summary="List the runs")
     def list_runs() -> tuple[RunSummary, ...]:
         return tuple(
-            RunSummary(run.name, run.about, tuple(run.models), run.examples) for run in runs.values()
+            RunSummary(run.name, run.about, tuple(run.models), run.examples, tuple(run.predictions))
+            for run in runs.values()
         )
+
+    return router
+
+
+def predictions_routes(runs: dict[str, ServedRun]) -> APIRouter:
+    """Return the routes to predictions that runs have stored; they run no model."""
+    router = APIRouter(prefix="/api", tags=["explorer"], responses=FAILURES)
+
+    def find(name: str) -> ServedRun:
+        if name not in runs:
+            raise HTTPException(404, f"there is no run of that name; choose one of {', '.join(runs)}.")
+        return runs[name]
+
+    @router.post("/predictions", summary="List the stored predictions of a split, wrong ones first")
+    def list_predictions(request: PredictionsRequest) -> PredictionsPage:
+        files = find(request.run).predictions
+        if request.split not in files:
+            raise HTTPException(
+                404, f"there are no predictions of that split; choose one of {', '.join(files)}."
+            )
+        choice = request.model_dump(exclude={"run", "split"})
+        return select_page(files[request.split], **choice)
+
+    @router.post("/expected", summary="Look up the expected output of a sentence in the stored predictions")
+    def look_up(request: ExpectedRequest) -> ExpectedAnswer:
+        return ExpectedAnswer(find_expected(list(find(request.run).predictions.values()), request.sentence))
 
     return router
 

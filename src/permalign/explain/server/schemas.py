@@ -36,6 +36,29 @@ class SampleRequest(SentenceRequest):
     seed: int = Field(0, ge=0, lt=2**32, description="the same seed draws the same trees")
 
 
+class PredictionsRequest(BaseModel):
+    """A request for predictions that a run has stored."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: str = Field(description="the name of a run, from /api/runs")
+    split: str = Field(description="one of its splits, from /api/runs")
+    only_wrong: bool = Field(False, description="leave out what is correct")
+    min_length: int = Field(0, ge=0, description="the smallest number of words of a sentence")
+    max_length: int | None = Field(None, ge=0, description="the largest number of words of a sentence")
+    start: int = Field(0, ge=0, description="how many of the predictions to skip")
+    count: int = Field(20, ge=1, le=100, description="how many predictions to send")
+
+
+class ExpectedRequest(BaseModel):
+    """A request for the expected output of a sentence."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: str = Field(description="the name of a run, from /api/runs")
+    sentence: str = Field(max_length=4000, description="words, separated by spaces")
+
+
 class PredictRequest(ModelRequest):
     """Sentences for which to predict outputs."""
 
@@ -52,12 +75,21 @@ class RunSummary:
         about: the kinds of its reorderer and its head.
         checkpoints: the names of its models: best, then the checkpoints of training, oldest first.
         examples: some sentences to try.
+        splits: the splits of which it has stored predictions.
     """
 
     name: str
     about: str
     checkpoints: tuple[str, ...]
     examples: tuple[str, ...] = ()
+    splits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExpectedAnswer:
+    """The expected output of a sentence; null if no stored prediction of the run has the sentence."""
+
+    expected: str | None
 
 
 @dataclass(frozen=True)

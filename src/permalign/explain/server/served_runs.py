@@ -1,13 +1,12 @@
 """The runs that the explorer offers: the best model of each, the checkpoints of its training, and models in memory."""
 
-import json
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from filecmp import cmp
-from itertools import islice
 from pathlib import Path
 
 from permalign.errors import DataError
+from permalign.explain.server.stored_predictions import choose_examples, find_prediction_files
 from permalign.models.base import Model
 from permalign.models.build_model import load_model
 from permalign.models.saving import CONFIG, WEIGHTS
@@ -28,13 +27,15 @@ class ServedRun:
         models: the folder of every model by its name: the best, then the checkpoints of training, oldest first. A
             checkpoint that is identical to the best model is left out.
         about: the kinds of its reorderer and its head.
-        examples: some short sentences to try, from the run's predictions on the development set.
+        examples: some sentences to try, from the run's own predictions.
+        predictions: the files of its predictions by split.
     """
 
     name: str
     models: dict[str, Path]
     about: str
     examples: tuple[str, ...] = ()
+    predictions: dict[str, Path] = field(default_factory=dict)
 
 
 def load_from_folder(folder: Path) -> Model:
@@ -64,29 +65,14 @@ def find_run(folder: Path, name: str) -> ServedRun:
     if reorderer == "separable":
         reorderer = f"separable ({options.reorderer.objective})"
     about = f"reorderer {reorderer}, head {options.head.kind.replace('_', ' ')}"
-    return ServedRun(name, models, about, _find_examples(folder / "predictions" / "dev.jsonl"))
+    predictions = find_prediction_files(folder)
+    return ServedRun(name, models, about, choose_examples(folder, list(predictions.values())), predictions)
 
 
 def _is_best_model(checkpoint: Path, folder: Path) -> bool:
     """Whether a checkpoint has the same weights as the run's best model, byte by byte."""
     best = next((path for path in (folder / WEIGHTS, folder / "model" / WEIGHTS) if path.is_file()), None)
     return best is not None and cmp(checkpoint / WEIGHTS, best, shallow=False)
-
-
-def _find_examples(
-    predictions: Path, max_examples: int = 4, max_lines: int = 40, max_length: int = 12
-) -> tuple[str, ...]:
-    """Return some sentences of a run's predictions, longer ones first; none where there are no predictions."""
-    lengths: dict[str, int] = {}
-    try:
-        with predictions.open(encoding="utf-8") as lines:
-            for line in islice(lines, max_lines):
-                words = json.loads(line)["source"]
-                if 3 <= len(words) <= max_length:
-                    lengths[" ".join(words)] = len(words)
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()  # examples are a convenience, so a broken file is no reason to stop
-    return tuple(sorted(lengths, key=lambda sentence: -lengths[sentence])[:max_examples])
 
 
 def find_runs(folders: list[Path]) -> dict[str, ServedRun]:

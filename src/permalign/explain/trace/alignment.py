@@ -1,7 +1,7 @@
 """How an output follows from the source in a trace: segments and alignment posteriors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,7 +31,8 @@ def align(
     """Compute segments, unless they are known, and alignment posteriors of an output given the order."""
     if order is None or not output:
         return AlignedOutput()
-    head, orders = sentence.model.head, order_tensor(order, sentence)
+    orders = order_tensor(order, sentence)
+    head = sentence.head_in_order(orders)
     states = take_order(sentence.states, orders)
     target, target_lengths = (tensor.to(states.device) for tensor in pad([list(output)]))
     if segments is None:
@@ -45,6 +46,37 @@ def align(
         if by_position.shape[1] > len(order):  # one more column: the end of the sentence
             (at_end,) = rounded([by_position[:, len(order)].tolist()])
     return AlignedOutput(segments, alignment, at_end)
+
+
+def copied_shares(
+    sentence: EncodedSentence, order: Sequence[int] | None, output: Sequence[int]
+) -> tuple[float, ...] | None:
+    """Compute the posterior probability that each token of an output was copied; None for a model that cannot copy.
+
+    It is the gradient of the log-likelihood, in the given order or summed over all orders, with respect to weights on
+    the copying of each token.
+    """
+    if sentence.copies is None or not output:
+        return None
+    states = sentence.reordering.states
+    orders = None if order is None else order_tensor(order, sentence)
+    if orders is not None:
+        states = take_order(sentence.states, orders)
+    target, target_lengths = (tensor.to(states.device) for tensor in pad([list(output)]))
+    weights = torch.zeros(target.shape, device=states.device, dtype=states.dtype, requires_grad=True)
+    pair = states, sentence.lengths, target, target_lengths
+    with torch.enable_grad():
+        if sentence.model.reorderer.sums_over_orders and sentence.distribution is not None:
+            head = sentence.model.head.with_copies(replace(sentence.copies, log_weights=weights))
+            total = head.log_likelihood_over_orders(sentence.distribution, sentence.states, *pair[1:])
+        else:
+            head = sentence.head_in_order(orders)
+            assert head.copies is not None
+            total = head.with_copies(replace(head.copies, log_weights=weights)).log_likelihood(*pair)
+        if not bool(total.isfinite().all()):
+            return None
+        (shares,) = torch.autograd.grad(total.sum(), weights, allow_unused=True)
+    return rounded([shares[0].tolist()])[0] if shares is not None else (0.0,) * len(output)
 
 
 def order_tensor(order: Sequence[int], sentence: EncodedSentence) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from permalign.decoding.beam import beam_search
-from permalign.explain.trace.alignment import align, alignment_notes, order_tensor
+from permalign.explain.trace.alignment import align, alignment_notes, copied_shares, order_tensor
 from permalign.explain.trace.encoded_sentence import EncodedSentence
 from permalign.explain.trace.trace import Confidence, Trace
 from permalign.explain.trace.tree_nodes import flatten_tree
@@ -18,8 +18,8 @@ def decode_in_order(
     sentence: EncodedSentence, order: Sequence[int], beam: int
 ) -> tuple[tuple[int, ...], float]:
     """Return the ids that the head writes when it reads the tokens in this order, and their log-probability."""
-    head, length = sentence.model.head, len(sentence.tokens)
-    states = take_order(sentence.states, order_tensor(order, sentence))
+    orders, length = order_tensor(order, sentence), len(sentence.tokens)
+    head, states = sentence.head_in_order(orders), take_order(sentence.states, orders)
     max_length = head.max_output_length(length)
     if max_length is None:
         max_length = 2 * length + 10
@@ -49,7 +49,7 @@ def build_trace(
     """
     distribution = sentence.distribution
     aligned = align(sentence, order, output, segments)
-    target = tuple(sentence.model.target.convert_ids_to_tokens(output))
+    target = tuple(sentence.target.convert_ids_to_tokens(output))
     order_log_prob = tree_log_prob = None
     if distribution is not None and order is not None:
         order_log_prob = finite(float(distribution.double().log_prob(order_tensor(order, sentence))))
@@ -73,6 +73,7 @@ def build_trace(
         matrix=sentence.matrix,
         alignment=aligned.alignment,
         at_end=aligned.at_end,
+        copied=copied_shares(sentence, order, output),
         notes=(*sentence.notes, *alignment_notes(sentence, aligned, target)),
     )
 

@@ -10,12 +10,15 @@ from torch import Tensor
 
 from permalign.explain.trace.trace import rounded
 from permalign.explain.trace.tree_nodes import NodeStatistics, node_statistics
+from permalign.heads.base import Head
+from permalign.heads.copying import CopySource
 from permalign.models.base import Model
-from permalign.models.transducer import Transducer
+from permalign.models.transducer import Transducer, copy_source
 from permalign.reorderers.base import Reordering
 from permalign.structures import OrderDistribution
+from permalign.tasks.base import Example
 from permalign.text.batching import Batch, pad
-from permalign.text.codec import UNKNOWN_ID
+from permalign.text.codec import UNKNOWN_ID, Codec
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class EncodedSentence:
         states: ``(1, n, hidden)``, the states that the head reads, in the original order.
         reordering: the result of the reorderer's own decoding.
         model_notes: what a reader must know about the whole model, of which the transducer may be a part.
+        copies: what the model can copy, in the original order; None for a model without a copy mechanism.
     """
 
     model: Transducer
@@ -41,6 +45,31 @@ class EncodedSentence:
     states: Tensor
     reordering: Reordering
     model_notes: tuple[str, ...] = ()
+    copies: CopySource | None = None
+
+    @property
+    def target(self) -> Codec:
+        """The vocabulary of its outputs: with a copy mechanism, also the sentence's own unknown words."""
+        return self.model.target_vocabulary(self.words)
+
+    def head_in_order(self, order: Tensor | None) -> Head:
+        """Return the head for tokens in one or several orders, ``(orders, n)``, with what these tokens copy.
+
+        Without an order the head reads the result of the reorderer, which may be a soft matching.
+        """
+        if self.copies is None:
+            return self.model.head
+        if order is None:
+            order = self.reordering.order
+        if order is None:
+            return self.model.head.with_copies(self.copies.with_matrix(self.reordering.matrix))
+        every = self.copies.select(torch.zeros(len(order), dtype=torch.long, device=order.device))
+        return self.model.head.with_copies(every.in_order(order))
+
+    @property
+    def head_over_orders(self) -> Head:
+        """The head for tokens in their original order, which sums over all orders."""
+        return self.model.head.with_copies(self.copies)
 
     @property
     def distribution(self) -> OrderDistribution | None:
@@ -94,7 +123,10 @@ class EncodedSentence:
         notes = []
         if self.unknown:
             names = ", ".join(dict.fromkeys(self.tokens[index] for index in self.unknown))
-            notes.append(f"These words are not in the model's vocabulary and are read as unknown: {names}.")
+            can_copy = "; it can copy them" if self.copies is not None else ""
+            notes.append(
+                f"These words are not in the model's vocabulary and are read as unknown{can_copy}: {names}."
+            )
         kind = self.model.options.reorderer.kind
         if kind == "none":
             notes.append("This model does not reorder: there is no tree, and every word keeps its position.")
@@ -136,7 +168,9 @@ def encode_sentence(model: Model, sentence: str | Sequence[str]) -> EncodedSente
         raise ValueError("the sentence is empty, but a model needs at least one word.")
     model.eval()
     source, lengths = (tensor.to(model.device) for tensor in pad([ids]))
-    batch = Batch(source, lengths, source[:, :0], torch.zeros_like(lengths), (), ())
+    batch = Batch(
+        source, lengths, source[:, :0], torch.zeros_like(lengths), (Example(words, (), "explained"),), (0,)
+    )
     with torch.no_grad():
         reading = model.primary.read(batch)
     return EncodedSentence(
@@ -148,4 +182,5 @@ def encode_sentence(model: Model, sentence: str | Sequence[str]) -> EncodedSente
         reading.states,
         reading.reordering,
         model.explanation_notes,
+        copy_source(reading.batch),
     )

@@ -51,12 +51,12 @@ def explain(
     derivation = explanation.derivation
     if derivation is None and explanation.order is not None and encoded.distribution is not None:
         derivation = _derivation_of_order(encoded.distribution, explanation.order)
-    output = model.target.encode(prediction.tokens)
+    output = encoded.target.encode(prediction.tokens)
     trace = build_trace(
         encoded, derivation, explanation.order, output, prediction.score, explanation.segments
     )
     if trace.target != explanation.target:  # the model split words into other subwords than encode does
-        trace = replace(trace, alignment=None, at_end=None)
+        trace = replace(trace, alignment=None, at_end=None, copied=None)
     return replace(trace, target=explanation.target, segments=explanation.segments)
 
 

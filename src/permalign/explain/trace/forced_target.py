@@ -49,7 +49,7 @@ def explain_target(
         TooCostlyError: sums over all orders would take more operations than allowed; they have not begun.
     """
     words = target.split() if isinstance(target, str) else list(target)
-    output = sentence.model.target.encode(words)
+    output = sentence.target.encode(words)
     if not output:
         raise ValueError("the target is empty; give the output to explain, or leave it out.")
     distribution = sentence.distribution
@@ -68,7 +68,7 @@ def explain_target(
 def _unknown_notes(sentence: EncodedSentence, words: Sequence[str], output: Sequence[int]) -> tuple[str, ...]:
     if UNKNOWN_ID not in output:
         return ()
-    unknown = [word for word in dict.fromkeys(words) if UNKNOWN_ID in sentence.model.target.encode([word])]
+    unknown = [word for word in dict.fromkeys(words) if UNKNOWN_ID in sentence.target.encode([word])]
     return (
         f"The model cannot write these words of the target and treats them as unknown: {', '.join(unknown)}.",
     )
@@ -89,7 +89,8 @@ def _require_affordable(
 def _trace_only_order(sentence: EncodedSentence, output: Sequence[int]) -> Trace:
     target, target_lengths = _target_batch(output, 1, sentence)
     states = sentence.reordering.states
-    log_prob = float(sentence.model.head.log_likelihood(states, sentence.lengths, target, target_lengths))
+    head = sentence.head_in_order(None)
+    log_prob = float(head.log_likelihood(states, sentence.lengths, target, target_lengths))
     order = sentence.reordering.order
     return build_trace(sentence, None, None if order is None else order[0].tolist(), output, log_prob)
 
@@ -102,7 +103,7 @@ def _trace_best_derivation(
     sentence: EncodedSentence, distribution: OrderDistribution, output: Sequence[int]
 ) -> Trace | None:
     """Trace the best of all derivations, with its segments; None if the head cannot search for it."""
-    head = sentence.model.head
+    head = sentence.head_over_orders
     pair = (distribution, sentence.states, sentence.lengths, *_target_batch(output, 1, sentence))
     derivations = head.derivations_over_orders(*pair)
     if derivations is None:
@@ -124,7 +125,7 @@ def _trace_posterior(
     sentence: EncodedSentence, distribution: OrderDistribution, output: Sequence[int]
 ) -> Trace | None:
     """Trace the exact posterior over all trees; None if the head or the distribution does not have it."""
-    head = sentence.model.head
+    head = sentence.head_over_orders
     if not _reads_single_words(head):
         return None
     target, target_lengths = _target_batch(output, 1, sentence)
@@ -210,7 +211,8 @@ def _log_likelihoods(
         states = take_order(sentence.states.expand(len(batch), -1, -1), batch)
         target, target_lengths = _target_batch(output, len(batch), sentence)
         lengths = sentence.lengths.repeat(len(batch))
-        log_likelihoods.append(sentence.model.head.log_likelihood(states, lengths, target, target_lengths))
+        head = sentence.head_in_order(batch)
+        log_likelihoods.append(head.log_likelihood(states, lengths, target, target_lengths))
     return torch.cat(log_likelihoods)
 
 

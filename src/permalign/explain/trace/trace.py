@@ -71,6 +71,8 @@ class Trace(ShownInNotebooks):
             given the order (given only the output where a note says so); None if the head has no alignments.
         at_end: for each output token, the probability that it was written after the last source token, at the end of
             the sentence; together with it a row of `alignment` sums to one. None if a head does not write there.
+        copied: for each output token, the probability that it was copied from the source; None for a model without a
+            copy mechanism.
         notes: what is missing and why, and what is not exact.
     """
 
@@ -85,6 +87,7 @@ class Trace(ShownInNotebooks):
     matrix: tuple[tuple[float, ...], ...] | None = None
     alignment: tuple[tuple[float, ...], ...] | None = None
     at_end: tuple[float, ...] | None = None
+    copied: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -113,7 +116,7 @@ class DecodingVariant:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(ShownInNotebooks):
     """The same sentence decoded in several ways.
 
     Attributes:

@@ -106,4 +106,4 @@ export function fit(picture) {
   const at = root && Number(root.getAttribute("transform").match(/[\d.]+/)[0]);
   if (root && width > scroller.clientWidth) scroller.scrollLeft = (at * width) / full - scroller.clientWidth / 2;
 }
-addEventListener("resize", () => document.querySelectorAll(".permalign-picture").forEach(fit));
+addEventListener("resize", () => document.querySelectorAll(".scroller .permalign-picture").forEach(fit));

@@ -6,6 +6,8 @@ export const runs = () => request("/api/runs");
 export const explain = (body) => request("/api/explain", body);
 export const samples = (body) => request("/api/samples", { ...body, count: SAMPLES });
 export const compare = (body) => request("/api/compare", body);
+export const predictions = (body) => request("/api/predictions", body);
+export const expected = (body) => request("/api/expected", body);
 export const style = () => request("/static/picture.css", undefined, (response) => response.text());
 
 async function request(path, body, read = (response) => response.json()) {

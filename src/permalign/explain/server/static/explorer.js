@@ -1,12 +1,15 @@
 // The explorer: a form, a panel for each run, and an address that contains the whole state.
 
 import * as api from "./api.js";
+import { Browser } from "./browser.js";
+import { markDifferences } from "./differences.js";
 import { Panel } from "./panel.js";
 import * as address from "./state.js";
 
 const find = (name) => document.getElementById(name);
 const message = find("message");
 let runs = [];
+let shows = 0;
 let state = address.read();
 let accepted = state; // the state in the address, which was answered
 
@@ -31,18 +34,47 @@ function fillChoices() {
     find("with").append(new Option(run.name, run.name));
   }
   find("with").closest("label").hidden = runs.length < 2;
-  const examples = [...new Set(runs.flatMap((run) => run.examples))].slice(0, 5);
-  for (const example of examples) {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = example;
-    button.addEventListener("click", () => {
-      find("sentence").value = example;
-      find("target").value = "";
-      submit();
-    });
-    find("examples").append(button);
-  }
+}
+
+const chosenRun = () => runs.find((run) => run.name === find("run").value) ?? runs[0];
+
+// Offer the chosen run's own sentences, and its stored predictions.
+function offer() {
+  const run = chosenRun();
+  find("examples").replaceChildren(
+    ...run.examples.map((example) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = example;
+      if (example === state.sentence) button.setAttribute("aria-current", "true");
+      button.addEventListener("click", () => choose(example));
+      return button;
+    }),
+  );
+  browser.open(run);
+}
+
+function choose(sentence) {
+  find("sentence").value = sentence;
+  find("target").value = "";
+  return submit();
+}
+
+const browser = new Browser(find("browser"), {
+  chosen: async (sentence) => {
+    await choose(sentence);
+    const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
+    find("panels").scrollIntoView({ behavior, block: "start" });
+    find("panels").focus({ preventScroll: true });
+  },
+  failed: (error) => showMessage(error.message, true),
+});
+
+// When both panels have a picture, what differs between them is marked.
+function compareShown(panels) {
+  const line = find("difference");
+  line.hidden = panels.length < 2 || panels.some((panel) => !panel.shown);
+  if (!line.hidden) line.textContent = markDifferences(...panels);
 }
 
 // What a shared address asks for but this server does not have; nothing is shown in its place.
@@ -61,7 +93,10 @@ function findMissing() {
 
 // Show the panels of a state: one, or two next to (or below) each other. Returns whether any run answered.
 async function show() {
+  const number = ++shows; // a later call replaces this one
   const problem = findMissing();
+  offer();
+  find("difference").hidden = true;
   showMessage(problem, problem !== "");
   if (problem) {
     find("panels").replaceChildren();
@@ -78,6 +113,10 @@ async function show() {
         state[`${keys[index]}checkpoint`] = checkpoint;
         if (accepted === state) address.write(state, false);
       },
+      drawn: () => {
+        find("legend").hidden = false;
+        if (number === shows) compareShown(panels);
+      },
       failed: (error) => showMessage(error.message, true),
     });
   });
@@ -89,6 +128,7 @@ async function show() {
       return panel.ask(state.sentence, state.target, sample, checkpoint);
     }),
   );
+  if (number !== shows) return false;
   if (panels.some((panel) => !panel.choice)) find("panels").replaceChildren(...panels.filter((panel) => panel.choice).map((panel) => panel.element));
   else showMessage("");
   return panels.some((panel) => panel.choice);
@@ -118,14 +158,39 @@ find("form").addEventListener("submit", (event) => {
   event.preventDefault();
   submit();
 });
-for (const name of ["run", "with"]) find(name).addEventListener("change", submit);
+find("with").addEventListener("change", submit);
+find("run").addEventListener("change", () => {
+  // an example of the run before means little to another run, which has its own
+  const before = runs.find((run) => run.name === state.run) ?? runs[0];
+  const [first] = chosenRun().examples;
+  const isExample = before.examples.includes(find("sentence").value.trim());
+  if (first && isExample && !chosenRun().examples.includes(find("sentence").value.trim())) choose(first);
+  else submit();
+});
 window.addEventListener("popstate", () => {
   state = accepted = address.read();
   fillText();
   selectRuns();
-  if (state.sentence) show();
-  else find("panels").replaceChildren();
+  begin();
 });
+
+// Without a sentence in the address, the run's first example is shown.
+async function begin() {
+  if (!state.sentence) {
+    const [first] = chosenRun().examples;
+    if (!first || find("sentence").value) { // what somebody has begun to type stays
+      offer();
+      find("panels").replaceChildren();
+      find("legend").hidden = true;
+      find("sentence").focus();
+      return;
+    }
+    state = { ...state, sentence: first };
+    fillText();
+    accepted = state;
+  }
+  await show();
+}
 
 // What somebody types while the list of runs is loading is kept, and answered afterwards.
 async function load() {
@@ -142,7 +207,4 @@ async function load() {
 
 fillText();
 const loaded = load();
-if (await loaded) {
-  if (state.sentence) await show();
-  else find("sentence").focus();
-}
+if (await loaded) await begin();

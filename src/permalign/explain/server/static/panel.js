@@ -1,15 +1,19 @@
 // A panel shows how one run reads the sentence: its own choice or a sample, at one of its checkpoints.
 
 import * as api from "./api.js";
+import { changedWords, markedWords } from "./differences.js";
+import { savePng, saveSvg } from "./export.js";
 import { fit, glide, makeInteractive, play, withStyle } from "./picture.js";
 
 const BEST = "best";
 
 export class Panel {
-  // `changed` is called with the new sample and checkpoint when a slider is moved, `failed` with an Error.
-  constructor(run, { changed, failed }) {
+  // `changed` is called with the new sample and checkpoint when a slider is moved, `drawn` when a picture was drawn,
+  // `failed` with an Error.
+  constructor(run, { changed, drawn, failed }) {
     this.run = run;
     this.changed = changed;
+    this.onDrawn = drawn;
     this.failed = failed;
     this.requests = { picture: 0, variants: 0, file: 0 }; // counted, so that outdated answers are dropped
     this.busy = new Set();
@@ -23,7 +27,8 @@ export class Panel {
     this.prepareSliders();
     this.find(".replay").addEventListener("click", () => play(this.find(".permalign-picture")));
     this.find(".variants").addEventListener("click", () => this.toggleVariants());
-    this.find(".save").addEventListener("click", () => this.save());
+    this.find(".save.svg").addEventListener("click", () => this.save(saveSvg));
+    this.find(".save.png").addEventListener("click", () => this.save(savePng));
   }
 
   find(selector) {
@@ -62,7 +67,36 @@ export class Panel {
     const index = this.checkpoints.indexOf(checkpoint || BEST);
     this.checkpointSlider.value = index < 0 ? this.checkpoints.length - 1 : index;
     this.sampleSlider.value = this.target ? 0 : Math.min(sample, api.SAMPLES);
-    await this.load(play);
+    this.expected = null;
+    await Promise.all([this.load(play), this.lookUp()]);
+  }
+
+  // What the data says the output should be; nothing is shown if it does not know the sentence.
+  async lookUp() {
+    if (!this.run.splits.length || this.target) return;
+    try {
+      const { expected } = await api.expected({ run: this.run.name, sentence: this.sentence });
+      this.expected = expected;
+    } catch {
+      this.expected = null; // a convenience; the request for the picture says what is wrong
+    }
+    this.showVerdict();
+  }
+
+  showVerdict() {
+    const verdict = this.find(".verdict");
+    verdict.hidden = this.expected === null || !this.shown;
+    if (verdict.hidden) return;
+    const [expected, output] = [this.expected.split(" ").filter(Boolean), this.shown.trace.target];
+    const right = expected.join(" ") === output.join(" ");
+    verdict.className = right ? "verdict right" : "verdict wrong";
+    verdict.replaceChildren(right ? "✓ as expected" : "✗ expected ");
+    if (!right) verdict.append(...markedWords(expected, changedWords(expected, output)[0]));
+  }
+
+  // The words of the output; some of them may be marked.
+  showOutput(changed) {
+    this.find(".output bdi").replaceChildren(...markedWords(this.shown.trace.target, changed));
   }
 
   async sliderMoved(reload) {
@@ -104,8 +138,9 @@ export class Panel {
     const before = this.find(".permalign-picture");
     const positions = before && animate === glide ? glide.positions(before) : null;
     const open = new Set([...this.element.querySelectorAll(".picture details[open] > summary")].map((summary) => summary.textContent));
-    const words = answer.trace.target.flatMap((word) => [isolated(word), " "]).slice(0, -1);
-    this.find(".output bdi").replaceChildren(...(words.length ? words : ["∅"]));
+    this.shown = answer;
+    this.showOutput();
+    this.showVerdict();
     this.find(".picture").replaceChildren(...markup.childNodes);
     for (const summary of this.element.querySelectorAll(".picture summary")) {
       summary.parentElement.open = open.has(summary.textContent); // what was open stays open
@@ -115,6 +150,7 @@ export class Panel {
     fit(picture);
     if (positions) glide(picture, positions);
     else play(picture);
+    this.onDrawn();
   }
 
   labelSliders() {
@@ -169,23 +205,11 @@ export class Panel {
   }
 
   // Save the picture as it is shown, choice or sample, with its style.
-  async save() {
+  async save(write) {
     await this.guarded("file", async () => {
-      const file = withStyle(this.find(".permalign-picture"), await api.style());
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(new Blob([file], { type: "image/svg+xml" }));
-      link.download = "permalign.svg";
-      link.click();
-      URL.revokeObjectURL(link.href);
+      await write(withStyle(this.find(".permalign-picture"), await api.style()));
     });
   }
-}
-
-// A word whose text direction does not affect the words next to it.
-function isolated(word) {
-  const element = document.createElement("bdi");
-  element.textContent = word;
-  return element;
 }
 
 function variantsTable(comparison) {
