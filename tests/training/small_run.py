@@ -71,5 +71,6 @@ def remains(run):
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     state = json.loads((latest_state(run / "state") / "state.json").read_text())
     timeless = [{key: value for key, value in record.items() if key != "seconds"} for record in records]
-    del state["progress"]["seconds"], state["progress"]["processor_seconds"]
+    for name in ("seconds", "processor_seconds", "records"):  # records have the time, too
+        del state["progress"][name]
     return binary, timeless, state

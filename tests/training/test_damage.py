@@ -55,10 +55,10 @@ def run(whole, tmp_path):
 
 
 def resumed(run):
-    """What resuming a run says, line by line."""
+    """What resuming a run says about its files, line by line; this run scores too low for no other warning."""
     display = Listening()
     resume(run, display=display)
-    return display.said
+    return [line for line in display.said if line.startswith("permalign: ")]
 
 
 def best_checkpoint(run, state=0):
@@ -176,6 +176,29 @@ def test_a_run_without_checksums_is_still_resumed(whole, run):
 def test_damaged_metrics_are_named(run, content, line):
     (run / "metrics.jsonl").write_bytes(content + b"\n")
     with pytest.raises(DataError, match=rf"metrics.jsonl, line {line}: .* Remove the line"):
+        resume(run, display=SILENT)
+
+
+def test_a_changed_digit_in_the_metrics_is_found(whole, run):
+    metrics = run / "metrics.jsonl"
+    first, rest = metrics.read_text().split("\n", 1)
+    digit = next(character for character in reversed(first) if character.isdigit())
+    changed = first[: first.rindex(digit)] + str((int(digit) + 1) % 10) + first[first.rindex(digit) + 1 :]
+    metrics.write_text(f"{changed}\n{rest}")
+    with pytest.raises(DataError, match=r"metrics.jsonl: is damaged: its records up to step 12 .* delete it"):
+        resume(run, display=SILENT)
+    assert metrics.read_text() == f"{changed}\n{rest}"
+    metrics.unlink()
+    shutil.rmtree(run / "state" / "step-0000012")
+    resume(run, display=SILENT)
+    assert remains(run)[0] == remains(whole)[0]
+    resume(run, display=SILENT)
+
+
+def test_a_lost_record_is_found(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:-1]))
+    with pytest.raises(DataError, match=r"metrics.jsonl: is damaged"):
         resume(run, display=SILENT)
 
 

@@ -20,7 +20,8 @@ from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.registry import get_task
 from permalign.training import average, ensemble, train
 from permalign.training.experiments import experiment_names, load_experiment
-from permalign.training.launch import resume
+from permalign.training.launch import _chance_warning, resume
+from permalign.training.progress_display import Display
 from permalign.training.run_directory import LOCK, RunDirectory
 from permalign.training.setup import prepare
 from permalign.training.state import Progress
@@ -317,6 +318,21 @@ def test_patience_ends_a_run_early(tmp_path):
     progress = train(values, tmp_path / "run", display=SILENT)
     assert progress.step == 3
     assert progress.finished == "exact_match has not improved for 2 evaluations"
+
+
+def test_a_run_that_never_leaves_chance_says_so(tmp_path):
+    class Recorder(Display):
+        def __init__(self):
+            self.messages = []
+
+        def say(self, message):
+            self.messages.append(message)
+
+    display = Recorder()
+    train(options(write_data(tmp_path), learning_rate=1e-9), tmp_path / "run", display=display)
+    assert any("exact_match on iid/dev is 0.0 %" in message for message in display.messages)
+    assert _chance_warning(Progress(best=60.0), "exact_match", "iid/dev") is None
+    assert _chance_warning(Progress(best=1.0), "bleu", "iid/dev") is None
 
 
 def test_training_ends_at_the_first_of_epochs_and_steps(tmp_path):

@@ -11,18 +11,19 @@ from permalign.models.base import Model
 from permalign.models.build_model import load_model
 from permalign.models.ensemble import Ensemble
 from permalign.models.saving import WEIGHTS
+from permalign.training.run_directory import COMBINED, ENVIRONMENT, RunDirectory
 
 
 def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Model:
-    """Average the parameters of models with the same options and vocabularies, and save the result.
+    """Average the parameters of models with the same options and vocabularies, and save the result as a run.
 
     The averaged model is not larger than one of the models. Averaging makes sense for models with similar parameters,
     such as the best checkpoints of a run; use `ensemble` for models that were trained with different seeds.
 
     Args:
         models: the folders of at least two models, or of a single run, whose kept checkpoints are averaged.
-        out: the folder to save the averaged model in.
-        overwrite: whether to replace an existing model in ``out``.
+        out: the folder of the new run; see `_save`.
+        overwrite: whether to replace an existing run in ``out``.
 
     Raises:
         PermalignError: there are too few models, they differ in more than their parameters, or ``out`` exists.
@@ -44,18 +45,18 @@ def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = 
         for name, tensor in states[0].items()
     }
     averaged.load_state_dict(mean)
-    averaged.save_pretrained(Path(out))
+    _save(averaged, "average", folders, Path(out), overwrite)
     return averaged
 
 
 def ensemble(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Ensemble:
-    """Save an ensemble of models with the same vocabularies, which averages their probabilities.
+    """Save an ensemble of models with the same vocabularies, which averages their probabilities, as a run.
 
     Args:
         models: the folders of at least two models, or of a single run, whose kept checkpoints become the members. The
             members of an ensemble become members of the new ensemble.
-        out: the folder to save the ensemble in.
-        overwrite: whether to replace an existing model in ``out``.
+        out: the folder of the new run; see `_save`.
+        overwrite: whether to replace an existing run in ``out``.
 
     Raises:
         PermalignError: there are too few models, they have different vocabularies, or ``out`` exists.
@@ -69,8 +70,28 @@ def ensemble(models: Sequence[str | Path], out: str | Path, *, overwrite: bool =
         combined = Ensemble(members).eval()
     except ValueError as error:
         raise ConfigError(f"{', '.join(map(str, folders))}: {error}") from None
-    combined.save_pretrained(Path(out))
+    _save(combined, "ensemble", folders, Path(out), overwrite)
     return combined
+
+
+def _save(model: Model, method: str, members: Sequence[Path], out: Path, overwrite: bool) -> None:
+    """Save a combined model as a run, which can be evaluated and compared, with the task of the first member's run.
+
+    If the first member is in no run, there is no task, and only the folder ``model`` is written.
+    """
+    first = _run_of(members[0])
+    if first is not None:
+        options = RunDirectory(first).read_options()
+        listed = ", ".join(member.as_posix() for member in members)
+        described = options.model_copy(update={"description": f"{method.capitalize()} of {listed}."})
+        RunDirectory(out).create(described, overwrite, {COMBINED: {method: listed}})
+    model.save_pretrained(out / "model")
+
+
+def _run_of(model: Path) -> Path | None:
+    """The run that a model or checkpoint belongs to."""
+    near = (model, *model.absolute().parents[:2])
+    return next((folder for folder in near if (folder / ENVIRONMENT).is_file()), None)
 
 
 def _find_models(models: Sequence[str | Path], out: str | Path, overwrite: bool) -> list[Path]:
@@ -78,6 +99,9 @@ def _find_models(models: Sequence[str | Path], out: str | Path, overwrite: bool)
     if Path(out).exists() and not overwrite:
         raise PermalignError(f"{out} already exists. Choose another folder, or overwrite it.")
     folders = [Path(model) for model in models]
+    for folder in folders:  # overwriting a run deletes its models
+        if Path(out).resolve() in (folder.resolve(), *folder.resolve().parents):
+            raise ConfigError(f"{out} contains {folder}, which is needed. Choose another folder.")
     if len(folders) == 1:
         if (folders[0] / WEIGHTS).is_file():
             raise ConfigError(

@@ -56,7 +56,7 @@ def load_saved_options(config: Path, settings: Iterable[str] = ()) -> RunOptions
     """
     values, changes = translate_options(load_values(str(config)))
     log_translation(config, changes)
-    return RunOptions.parse(_with_settings(values, settings))
+    return RunOptions.parse(apply_settings(values, settings))
 
 
 def load_changed_values(name: str, settings: Iterable[str] = ()) -> dict[str, Any]:
@@ -66,13 +66,20 @@ def load_changed_values(name: str, settings: Iterable[str] = ()) -> dict[str, An
         SettingError: a setting is invalid.
         ConfigError: the options are invalid even without the settings.
     """
-    return _with_settings(load_values(name), settings)
+    return apply_settings(load_values(name), settings)
 
 
-def _with_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    changed = values
+def apply_settings(values: dict[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """Apply settings to options; a setting of ``task.name`` replaces the task, its options and its splits.
+
+    Raises:
+        SettingError: a setting is invalid.
+        ConfigError: the options are invalid even without the settings.
+    """
+    changes: dict[str, Any] = {}
     for setting in settings:
-        changed = merged(changed, parse_setting(setting))
+        changes = merged(changes, parse_setting(setting))
+    changed = with_changes(values, changes)
     try:
         RunOptions.parse(changed)
     except ConfigError as error:
@@ -130,6 +137,25 @@ def merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
     return result
 
 
+def with_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge changes into the options of a run; another task replaces the former one and all that belongs to it.
+
+    >>> with_changes({"task": {"name": "geoquery", "language": "de"}, "dev": "len/dev"}, {"task": {"name": "scan-sp"}})
+    {'task': {'name': 'scan-sp'}}
+    """
+    task, new = values.get("task"), changes.get("task")
+    if (
+        isinstance(task, Mapping)
+        and isinstance(new, Mapping)
+        and new.get("name", task.get("name")) != task.get("name")
+    ):
+        values = {name: value for name, value in values.items() if name not in ("task", "train", "dev")}
+        source = values.get("text", {}).get("source", {})
+        if source.get("link_entities"):  # the entities are those of the former task
+            values = merged(values, {"text": {"source": {"link_entities": False}}})
+    return merged(values, changes)
+
+
 def _shipped() -> Traversable:
     return files("permalign") / "experiments"
 
@@ -163,4 +189,4 @@ def _read(file: Traversable | Path, folder: Path | None, extended_by: tuple[str,
     base = values.pop(EXTENDS, None)
     if base is None:
         return values
-    return merged(_read(*_find(str(base), folder), (*extended_by, str(file))), values)
+    return with_changes(_read(*_find(str(base), folder), (*extended_by, str(file))), values)

@@ -17,16 +17,25 @@ from accelerate import Accelerator, DistributedDataParallelKwargs
 
 from permalign.errors import DataError
 from permalign.files import exclusive_lock
+from permalign.models.build_model import load_model
 from permalign.options.run import RunOptions
+from permalign.tasks.base import Example
+from permalign.tasks.grammar_of_programs import restrict_to_programs
 from permalign.training import loop
 from permalign.training.progress_display import Display, default_display
+from permalign.training.recombination import find_fragments, recombine
 from permalign.training.run_directory import LOCK, RunDirectory
 from permalign.training.session import Session
 from permalign.training.setup import TrainingSetup, prepare
 from permalign.training.state import Progress
+from permalign.training.trackers import require_installed
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The numbers of the errors for a full disk, a used-up quota and a file that is too large."""
+
+
+CHANCE = 5.0
+"""An exact match on dev, in percent, below which a run may have learned nothing."""
 
 
 def train(
@@ -57,6 +66,7 @@ def train(
     accelerator = make_accelerator()
     if accelerator.is_main_process:
         run.require_free(overwrite)
+        require_installed(options.training.trackers)
     setup = prepare(options)
     with _full_disk_error(run), _locked(run, accelerator):
         if accelerator.is_main_process:
@@ -68,6 +78,7 @@ def train(
 def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
     """Resume a run; the result is the same as without the interruption. See `train` for the arguments."""
     run = RunDirectory(run_dir)
+    run.require_trainable()
     options = run.read_options()
     accelerator = make_accelerator()
     with _full_disk_error(run), _locked(run, accelerator):
@@ -122,8 +133,16 @@ def _run_session(
         if accelerator.is_main_process:
             run.note(chosen_seed=options.seed)
         setup = prepare(options)
+    if options.training.recombine:
+        pairs = _recombined_pairs(options, run, display)
+        if accelerator.is_main_process:
+            run.note(recombined_pairs=len(pairs))
+        setup = prepare(options, pairs)
     display = display or default_display()
     session = Session(options, setup, run, accelerator, display)
+    if accelerator.is_main_process:
+        for note in setup.task.notes:
+            display.say(f"note: {note}")
     if setup.skipped and accelerator.is_main_process:
         display.say(
             f"skipped {setup.skipped} training examples whose targets are too long for {options.model.head.kind}"
@@ -134,7 +153,41 @@ def _run_session(
         )
     with session.track(display):
         loop.run(session)
+    if accelerator.is_main_process and (
+        warning := _chance_warning(session.progress, setup.metric, options.dev)
+    ):
+        display.say(warning)
     return session.progress
+
+
+def _recombined_pairs(options: RunOptions, run: RunDirectory, display: Display | None) -> list[Example]:
+    """Train a first model, as a run of its own, and recombine the training pairs by its derivations.
+
+    The pairs depend only on the first model and the seed, so they are the same if the run is resumed.
+    """
+    folder = run.attempts / "without-recombination"
+    if (folder / "config.yaml").exists():
+        resume(folder, display=display)
+    else:
+        train(options.without_recombination(), folder, display=display)
+    task = options.make_task()
+    if task.grammar is None:
+        raise AssertionError("the options were checked")
+    examples = task.examples(options.train)
+    grammar = restrict_to_programs(task.grammar, (example.target for example in examples))
+    fragments = find_fragments(load_model(RunDirectory(folder).model), examples, grammar)
+    return recombine(examples, fragments, grammar, options.training.recombine, options.seed)
+
+
+def _chance_warning(progress: Progress, metric: str, dev: str) -> str | None:
+    """A warning if a finished run never got a notable share of the dev outputs right."""
+    if progress.best is None or metric != "exact_match" or progress.best >= CHANCE:
+        return None
+    return (
+        f"warning: the best {metric} on {dev} is {progress.best:.1f} %, so this run may never have left chance. Look "
+        "at the training loss. If it is still high, try another seed, a lower training.learning_rate, or "
+        "training.restarts; if it is low, the model does not generalise to this dev set."
+    )
 
 
 def _best_seed(options: RunOptions, run: RunDirectory, display: Display | None) -> int:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from os import cpu_count
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -32,16 +33,23 @@ from permalign.files import (
 from permalign.models.base import Model
 from permalign.models.saving import WEIGHTS
 from permalign.options.run import RunOptions
+from permalign.plugins import require_plugins
+from permalign.tasks.hub_datasets import PREFIX
 from permalign.tensor_files import read_shapes
 from permalign.training.experiments import load_saved_options
+from permalign.training.model_card import CARD, model_card
 from permalign.training.state import Progress, damaged_state_error, read_progress, step_folders, step_of
 
 ENVIRONMENT = "environment.json"
+COMBINED = "combined"
+"""The fact in environment.json that tells how a model was made of others, which cannot be trained further."""
 CONTENTS = (
     ENVIRONMENT,
     "config.yaml",
     "metrics.jsonl",
     "events",
+    "wandb",
+    "mlflow",
     "model",
     "checkpoints",
     "state",
@@ -109,24 +117,41 @@ class RunDirectory:
             return False
         return True
 
-    def create(self, options: RunOptions, overwrite: bool = False) -> None:
-        """Create a run; with ``overwrite``, an existing run is deleted first."""
+    def create(
+        self, options: RunOptions, overwrite: bool = False, facts: Mapping[str, object] | None = None
+    ) -> None:
+        """Create a run; with ``overwrite``, an existing run is deleted first; ``facts`` go to environment.json."""
         self.require_free(overwrite)
         for name in reversed(
             CONTENTS
         ):  # the files that identify a run are deleted last, in case the process is killed
             path = self.path / name
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        write_text(self.path / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+        known = {**environment(), "plugins": options.plugins(), **(facts or {})}
+        write_text(self.path / ENVIRONMENT, json.dumps(known, indent=2) + "\n")
         values = options.model_dump(mode="json")
         values["task"] = _with_absolute_paths(values["task"])
         write_text(self.config, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def note(self, **facts: object) -> None:
         """Add facts to environment.json."""
-        path = self.path / ENVIRONMENT
-        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        write_text(path, json.dumps(known | facts, indent=2) + "\n")
+        write_text(self.path / ENVIRONMENT, json.dumps(self.facts() | facts, indent=2) + "\n")
+
+    def facts(self) -> dict[str, Any]:
+        """What environment.json says; nothing if it is missing or damaged."""
+        try:
+            known = json.loads((self.path / ENVIRONMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+    def require_trainable(self) -> None:
+        """Raise an error if the model was made of other models, and has no training that could be resumed."""
+        if COMBINED in self.facts():
+            raise DataError(
+                "is made of other models, and cannot be trained further. Resume their runs instead.",
+                self.path,
+            )
 
     def read_options(self) -> RunOptions:
         """The options that the run was started with."""
@@ -134,6 +159,7 @@ class RunDirectory:
             raise DataError(
                 "is not a run: it has no config.yaml. Start one with `permalign train`.", self.path
             )
+        require_plugins(self.facts().get("plugins"), self.path)
         return load_saved_options(self.config)
 
     def checkpoint(self, step: int) -> Path:
@@ -147,8 +173,16 @@ class RunDirectory:
             shutil.rmtree(path)
         with atomic_folder(path) as folder:
             model.save_pretrained(folder)
+            write_text(folder / CARD, self._card({self.read_options().dev: report.metrics}))
             write_predictions(folder / DEV_PREDICTIONS, report)
             record_checksums(folder, [DEV_PREDICTIONS])
+
+    def _card(self, scores: Mapping[str, Mapping[str, float]]) -> str:
+        try:
+            known = json.loads((self.path / ENVIRONMENT).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            known = {}
+        return model_card(self.read_options(), known, scores)
 
     def find_state(self) -> tuple[Path | None, list[str]]:
         """Find the latest state that is intact, together with the checkpoints that it refers to.
@@ -234,7 +268,11 @@ class RunDirectory:
 def _with_absolute_paths(task: Mapping[str, object]) -> dict[str, object]:
     """Make the paths in a task's options absolute, so that a run can be resumed and evaluated from any folder."""
     names = ("path", "source_file", "target_file", "data_dir")
-    absolute = {name: str(Path(str(task[name])).absolute()) for name in names if task.get(name) is not None}
+    absolute = {
+        name: str(Path(str(task[name])).absolute())
+        for name in names
+        if task.get(name) is not None and not str(task[name]).startswith(PREFIX)
+    }
     return {**task, **absolute}
 
 

@@ -78,7 +78,9 @@ class Session:
     def track(self, display: Display) -> Tracker:
         """Start logging, on the main process only."""
         main = self.accelerator.is_main_process
-        self._tracker = Tracker(self.folder if main else None, self.progress.step, self.total, display)
+        self._tracker = Tracker(
+            self.folder if main else None, self.progress, self.total, display, self.options
+        )
         return self._tracker
 
     def begin_step(self, step: int) -> None:
@@ -122,6 +124,7 @@ class Session:
                 self.setup.dev,
                 beam=training.beam,
                 length_penalty=training.length_penalty,
+                metrics=[self.setup.metric],
             )
             results = [report.metrics, self._processor_seconds()]
         metrics, cpu_seconds = broadcast_object_list(results)
@@ -152,6 +155,7 @@ class Session:
         self.progress.seconds, self.progress.processor_seconds = self._seconds(), self._processor_seconds()
         self._clock, self._processor_clock = time.monotonic(), time.process_time()
         self._tracker.sync()
+        self.progress.records = self._tracker.fingerprint()
         if self.accelerator.is_main_process:
             self._state.save(self.folder.state, self.progress)
             self.folder.settle(self.progress, self.core)
@@ -165,7 +169,7 @@ class Session:
 
 
 def make_optimizer(options: RunOptions, model: Model) -> torch.optim.Optimizer:
-    """Create the optimizer: Adam, or AdamW with decoupled weight decay."""
+    """Create the optimizer: Adam, or AdamW with decoupled weight decay; fused, so that it passes over memory once."""
     training = options.training
     kind = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
-    return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
+    return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True)

@@ -14,16 +14,18 @@ from permalign.files import fingerprint
 from permalign.models.base import Model
 from permalign.models.build_model import build_model
 from permalign.options.run import RunOptions, SideOptions
+from permalign.plugins import METRICS
 from permalign.tasks.base import Example, Task
 from permalign.tasks.seeded_random import shuffled
 from permalign.text.batching import Batches
 from permalign.text.codec import SPECIALS, Codec
 from permalign.text.entities import EntityVocabulary
 from permalign.text.subwords import Subwords
+from permalign.text.tokenized_vocabulary import TokenizedVocabulary
 from permalign.text.vocabulary import Vocabulary
+from permalign.training.tokenization import make_tokenizer
 
 DEFAULT_SUBWORDS = 8000
-METRICS = ("exact_match", "token_accuracy", "execution_accuracy", "well_formed")
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,17 @@ class TrainingSetup:
         return min(limits)
 
 
-def prepare(options: RunOptions) -> TrainingSetup:
-    """Read the data, build the vocabularies and create the model."""
+def prepare(options: RunOptions, extra: Sequence[Example] = ()) -> TrainingSetup:
+    """Read the data, build the vocabularies and create the model.
+
+    Args:
+        options: the options of the run.
+        extra: examples to train on in addition to the training split.
+    """
     task = options.make_task()
     _require_possible_metric(options, task)
     options.require_split(task)
-    examples, dev = task.examples(options.train), task.examples(options.dev)
+    examples, dev = [*task.examples(options.train), *extra], task.examples(options.dev)
     for option, split_examples in (("train", examples), ("dev", dev)):
         if not split_examples:
             raise ConfigError(
@@ -74,7 +81,7 @@ def prepare(options: RunOptions) -> TrainingSetup:
     pairs = [(example.source, example.target) for example in examples]
     entities = _entities(options, task)
     source = learn_codec(options.text.source, [example.source for example in examples], entities)
-    target = learn_codec(options.text.target, [example.target for example in examples])
+    target = learn_codec(options.text.target, [example.target for example in examples], restorable=True)
     torch.manual_seed(options.seed)
     model = build_model(options.model, source, target)
     learnable, skipped_by_inverse = select_learnable(options, model, examples)
@@ -92,7 +99,7 @@ def prepare(options: RunOptions) -> TrainingSetup:
 
 def _require_possible_metric(options: RunOptions, task: Task) -> None:
     """Raise an error for a metric that the task cannot have, before the data is read."""
-    possible = (*METRICS, *(TRANSLATION_METRICS if is_translation(task) else ()))
+    possible = [name for name in METRICS if is_translation(task) or name not in TRANSLATION_METRICS]
     metric = options.training.metric
     if metric is not None and metric not in possible:
         raise ConfigError("training.metric: " + unknown_name(f"metric of {task.name}", metric, possible))
@@ -101,7 +108,7 @@ def _require_possible_metric(options: RunOptions, task: Task) -> None:
 def _metric(options: RunOptions, task: Task, dev: Sequence[Example]) -> str:
     """The metric by which checkpoints are compared; raises an error if the task does not have it."""
     metric = options.training.metric or main_metric(task)
-    known = make_report(task, [(dev[0], dev[0].target, 0.0)]).metrics
+    known = make_report(task, [(dev[0], dev[0].target, 0.0)], [metric]).metrics
     if metric not in known:
         raise ConfigError("training.metric: " + unknown_name(f"metric of {task.name}", metric, known))
     return metric
@@ -119,9 +126,20 @@ def _entities(options: RunOptions, task: Task) -> Mapping[str, str] | None:
 
 
 def learn_codec(
-    options: SideOptions, sentences: Sequence[Sequence[str]], entities: Mapping[str, str] | None = None
+    options: SideOptions,
+    sentences: Sequence[Sequence[str]],
+    entities: Mapping[str, str] | None = None,
+    *,
+    restorable: bool = False,
 ) -> Codec:
-    """Learn the vocabulary of the sources or targets from the training sentences."""
+    """Learn the vocabulary of the sources or targets from the training sentences.
+
+    Args:
+        options: the options of the side.
+        sentences: the training sentences.
+        entities: the entities to link; None for none.
+        restorable: whether text must be restored from tokens, as that of outputs.
+    """
     if options.kind == "subwords":
         try:
             return Subwords.train(
@@ -130,8 +148,12 @@ def learn_codec(
         except ValueError as error:
             raise ConfigError(f"text: {error}") from None
     min_frequency, max_size = options.min_frequency, options.vocab_size
-    vocabulary: Vocabulary | EntityVocabulary
-    if entities is None:
+    vocabulary: Vocabulary | EntityVocabulary | TokenizedVocabulary
+    if (tokenizer := make_tokenizer(options, restorable=restorable)) is not None:
+        vocabulary = TokenizedVocabulary.build(
+            sentences, tokenizer, min_frequency=min_frequency, max_size=max_size
+        )
+    elif entities is None:
         vocabulary = Vocabulary.build(sentences, min_frequency=min_frequency, max_size=max_size)
     else:
         vocabulary = EntityVocabulary.build(

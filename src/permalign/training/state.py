@@ -57,6 +57,7 @@ class Progress:
         halvings: how often the schedule ``plateau`` has halved the learning rate.
         kept: the step and the dev metric of each checkpoint that is kept, the best one first.
         finished: why the run has ended; None if it has not ended.
+        records: the SHA-256 digest of the records in the log; None in runs of early versions, which did not save it.
     """
 
     step: int = 0
@@ -69,6 +70,7 @@ class Progress:
     halvings: int = 0
     kept: list[tuple[int, float]] = field(default_factory=list)
     finished: str | None = None
+    records: str | None = None
 
     def judge(self, score: float, keep: int) -> None:
         """Record the dev metric of a checkpoint; if two checkpoints are equally good, the later one ranks higher."""

@@ -1,15 +1,19 @@
-"""Log the metrics of training to metrics.jsonl, to TensorBoard and to a display."""
+"""Log the metrics of training to metrics.jsonl, to trackers such as TensorBoard, and to a display."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TextIO
 
 from permalign.errors import DataError
 from permalign.files import write_lines
+from permalign.options.run import RunOptions
 from permalign.training.progress_display import Display
 from permalign.training.run_directory import RunDirectory
+from permalign.training.state import Progress
+from permalign.training.trackers import start_trackers
 
 
 class Tracker:
@@ -17,26 +21,43 @@ class Tracker:
 
     Args:
         run: the folder of the run; None in all processes except for the main one, which log nothing.
-        step: the current step of the run; records of later steps, written by a session that was killed, are removed.
+        progress: the progress of the run; records of later steps, written by a session that was killed, are removed.
         total: the total number of steps.
         display: displays the records.
+        options: the options of the run, which name the trackers.
     """
 
-    def __init__(self, run: RunDirectory | None, step: int, total: int, display: Display) -> None:
+    def __init__(
+        self, run: RunDirectory | None, progress: Progress, total: int, display: Display, options: RunOptions
+    ) -> None:
         self._display = display
-        self._file = self._events = None
+        self._file: TextIO | None = None
+        self._trackers: list[Any] = []
+        self._digest = hashlib.sha256()
         if run is not None:
-            from torch.utils.tensorboard import SummaryWriter
-
             kept_lines = [
                 line.decode("utf-8")
                 for number, line in enumerate(_complete_lines(run), 1)
-                if _step(run, number, line) <= step
+                if _step(run, number, line) <= progress.step
             ]
+            for line in kept_lines:
+                self._digest.update(f"{line}\n".encode())
+            if progress.records not in (None, self.fingerprint()) and run.metrics.exists():
+                raise DataError(
+                    f"is damaged: its records up to step {progress.step} are not those that were saved. Restore a "
+                    "copy of it, or delete it to resume the run without them.",
+                    run.metrics,
+                )
             write_lines(run.metrics, kept_lines)
+            self._trackers = start_trackers(
+                options.training.trackers, run, progress.step, options.model_dump(mode="json")
+            )
             self._file = run.metrics.open("a", encoding="utf-8")
-            self._events = SummaryWriter(str(run.events), purge_step=step + 1)
-            display.begin(step, total)
+            display.begin(progress.step, total)
+
+    def fingerprint(self) -> str:
+        """The SHA-256 digest of all records, which is saved with the state of the run."""
+        return self._digest.hexdigest()
 
     def __enter__(self) -> Self:
         return self
@@ -44,19 +65,23 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None and self._events is not None:
+        if self._file is not None:
             self._file.close()
-            self._events.close()
+            for tracker in self._trackers:
+                tracker.finish()
             self._display.end()
 
     def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:
         """Log a record."""
-        if self._file is None or self._events is None:
+        if self._file is None:
             return
-        self._file.write(json.dumps({"step": step, "kind": kind, **numbers}) + "\n")
+        line = json.dumps({"step": step, "kind": kind, **numbers}) + "\n"
+        self._file.write(line)
         self._file.flush()
-        for name, number in numbers.items():
-            self._events.add_scalar(f"{kind}/{name}", number, step)
+        self._digest.update(line.encode())
+        named = {f"{kind}/{name}": number for name, number in numbers.items()}
+        for tracker in self._trackers:
+            tracker.log(named, step=step)
         self._display.record(step, kind, numbers)
 
     def advance(self, step: int, loss: float) -> None:
@@ -66,9 +91,8 @@ class Tracker:
 
     def sync(self) -> None:
         """Wait until all records are on disk, so that a saved state is never ahead of the records."""
-        if self._file is not None and self._events is not None:
+        if self._file is not None:
             os.fsync(self._file.fileno())
-            self._events.flush()
 
 
 def _complete_lines(run: RunDirectory) -> list[bytes]:

@@ -1,16 +1,17 @@
 """A trained run with its model, its task and its predictions, which are stored in the folder of the run.
 
 RUN/predictions/len/test.jsonl   one prediction per line
-RUN/predictions/len/test.json    fingerprints of model and examples, decoding settings, metrics
+RUN/predictions/len/test.json    fingerprints of model, examples and predictions; decoding settings, metrics
 RUN/predictions/len/test.hyp     outputs as text (translation only)
 RUN/predictions/len/test.ref     references as text (translation only)
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -22,7 +23,11 @@ from permalign.evaluation.prediction_files import write_reference_and_output
 from permalign.files import fingerprint, write_lines
 from permalign.models.base import Model
 from permalign.models.build_model import load_model
+from permalign.models.bundled import find_model_folder, is_bundled
 from permalign.models.saving import CONFIG, SOURCE, TARGET, WEIGHTS
+from permalign.tasks.grammar import Grammar
+from permalign.tasks.grammar_of_programs import restrict_to_programs
+from permalign.tasks.whole_file import WholeFile
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_saved_options
 from permalign.training.run_directory import RunDirectory
@@ -65,20 +70,24 @@ def model_fingerprint(folder: Path) -> str:
     return fingerprint([__version__.encode(), *files])
 
 
+GrammarSource = Literal["training", "task"]
+"""Which grammar constrains outputs: that of the run's training programs, or that of all programs of the task."""
+
+
 @dataclass(frozen=True)
 class DecodingSettings:
     """How outputs are decoded.
 
     Attributes:
         beam: the beam size; None for the option ``training.beam`` of the run.
-        constrained: whether to allow only outputs of the task's grammar.
+        grammar: the grammar that outputs have to follow (see `GrammarSource`); None to allow all outputs.
         batch_size: the number of sentences per batch.
         length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared;
             None for the run's own, ``training.length_penalty``.
     """
 
     beam: int | None = None
-    constrained: bool = False
+    grammar: GrammarSource | None = None
     batch_size: int = 64
     length_penalty: float | None = None
 
@@ -103,7 +112,7 @@ class TrainedRun:
         settings: Iterable[str] = (),
         device: str | None = None,
     ) -> None:
-        self.directory = RunDirectory(folder)
+        self.directory = RunDirectory(find_model_folder(folder))
         self.checkpoint = checkpoint
         self.device = device
         self.options = self.directory.read_options()
@@ -133,6 +142,22 @@ class TrainedRun:
             )
         return folder
 
+    def use_file(self, arguments: Sequence[str], **options: object) -> str:
+        """Evaluate on all examples of the user's data from now on; returns the name of the split that they make up.
+
+        Args:
+            arguments: a file, two aligned files, a folder, or ``hf:NAME``.
+            options: ``source_column`` and ``target_column``; by default those that the run was trained with.
+        """
+        if len(arguments) == 1:
+            names = ("source_column", "target_column")
+            options = {
+                name: self.options.task[name] for name in names if self.options.task.get(name)
+            } | options
+        self.task = WholeFile(arguments, self.task.metric, **options)
+        (split,) = self.task.splits
+        return split
+
     @cached_property
     def model(self) -> Model:
         """The model, loaded on first use."""
@@ -152,15 +177,20 @@ class TrainedRun:
 
     @property
     def predictions_folder(self) -> Path:
-        """The folder in which the predictions of the model are stored."""
-        folder = self.directory.predictions
+        """The folder in which the predictions of the model are stored.
+
+        Those of a model that comes with the package are stored in ``predictions/NAME`` of the current folder.
+        """
+        path = self.directory.path
+        folder = Path("predictions") / path.name if is_bundled(path) else self.directory.predictions
         return folder if self.checkpoint is None else folder / self.checkpoint
 
     @property
     def test_split(self) -> str:
-        """The test split of the condition that the run was trained on."""
+        """The test split of the condition that the run was trained on; its dev split if there is none."""
         condition, _, _ = self.options.train.partition("/")
-        return f"{condition}/test"
+        test = f"{condition}/test"
+        return test if test in self.task.splits else self.options.dev
 
     def require_split(self, split: str) -> None:
         """Raise a `UsageError` if the task has no such split."""
@@ -176,20 +206,34 @@ class TrainedRun:
         own = self.options.training.length_penalty
         return own if decoding.length_penalty is None else decoding.length_penalty
 
-    def require_grammar(self) -> None:
-        """Raise an error if the outputs of the model cannot be constrained by a grammar."""
-        if self.task.grammar is None:
-            raise UsageError(f"{self.task.name} has no grammar that could constrain the outputs.")
+    def constraint(self, source: GrammarSource | None) -> Grammar | None:
+        """The grammar that outputs have to follow; None if there is no constraint.
+
+        Raises:
+            PermalignError: the task has no grammar, the model does not write words, or the training data is missing.
+        """
+        if source is None:
+            return None
+        task = (
+            self.options.make_task()
+        )  # that of training; `use_file` may have replaced the task to evaluate on
+        grammar = task.grammar
+        if grammar is None:
+            raise UsageError(f"{task.name} has no grammar that could constrain the outputs.")
         if not isinstance(self.model.target, Vocabulary):
             raise PermalignError(
                 "a grammar constrains words, but the target vocabulary of this model has subwords."
             )
+        if source == "task":
+            return grammar
+        return restrict_to_programs(
+            grammar, (example.target for example in task.examples(self.options.train))
+        )
 
-    def evaluate(self, split: str, decoding: DecodingSettings) -> Report:
-        """Predict outputs for the examples of a split, and judge them."""
+    def evaluate(self, split: str, decoding: DecodingSettings, metrics: Sequence[str] = ()) -> Report:
+        """Predict outputs for the examples of a split, and judge them; ``metrics`` are further ones to compute."""
         self.require_split(split)
-        if decoding.constrained:
-            self.require_grammar()
+        constraint = self.constraint(decoding.grammar)
         examples = self.task.examples(split)
         if not examples:
             raise PermalignError(f"{split} of {self.task.name} has no examples.")
@@ -199,8 +243,9 @@ class TrainedRun:
             examples,
             beam=self.beam(decoding),
             length_penalty=self.length_penalty(decoding),
-            constrained=decoding.constrained,
+            constraint=constraint,
             batch_size=decoding.batch_size,
+            metrics=[*metrics, *([own] if (own := self.options.training.metric) else [])],
         )
         return replace(report, notes=(*report.notes, *self._seen_in_training(split)))
 
@@ -209,11 +254,17 @@ class TrainedRun:
     ) -> list[Path]:
         """Write the predictions; returns the paths, the last two for translation being references and outputs."""
         folder = folder or self.predictions_folder
-        lines, record = folder / f"{split}.jsonl", folder / f"{split}.json"
+        split_name = _free_name(folder, split) if isinstance(self.task, WholeFile) else split
+        lines, record = folder / f"{split_name}.jsonl", folder / f"{split_name}.json"
         record.unlink(missing_ok=True)  # it describes the old predictions
         write_predictions(lines, report)
-        text = write_reference_and_output(folder, split, report) if is_translation(self.task) else ()
-        results = {"metrics": report.metrics, "signatures": report.signatures, "notes": report.notes}
+        text = write_reference_and_output(folder, split_name, report) if is_translation(self.task) else ()
+        results = {
+            "metrics": report.metrics,
+            "signatures": report.signatures,
+            "notes": report.notes,
+            "predictions": fingerprint([lines.read_bytes()]),
+        }
         write_lines(
             record, [json.dumps(self._origin(split, decoding) | results, indent=2, ensure_ascii=False)]
         )
@@ -222,7 +273,10 @@ class TrainedRun:
     def predictions(
         self, split: str, decoding: DecodingSettings, *, again: bool = False
     ) -> tuple[JudgedPrediction, ...]:
-        """Return the stored predictions if this model made them with these settings; otherwise make and store them."""
+        """Return the stored predictions if this model made them with these settings; otherwise make and store them.
+
+        Stored predictions whose file is damaged are made again.
+        """
         if not again and self._is_stored(split, decoding):
             return read_predictions(self.predictions_folder / f"{split}.jsonl")
         report = self.evaluate(split, decoding)
@@ -245,9 +299,11 @@ class TrainedRun:
     def _is_stored(self, split: str, decoding: DecodingSettings) -> bool:
         try:
             record = json.loads((self.predictions_folder / f"{split}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            found = fingerprint([(self.predictions_folder / f"{split}.jsonl").read_bytes()])
+        except (OSError, ValueError, RecursionError):
             return False
-        return isinstance(record, dict) and self._origin(split, decoding).items() <= record.items()
+        expected = {"predictions": found, **self._origin(split, decoding)}
+        return isinstance(record, dict) and expected.items() <= record.items()
 
     @property
     def _fingerprint(self) -> str:
@@ -256,12 +312,26 @@ class TrainedRun:
 
     def _seen_in_training(self, split: str) -> tuple[str, ...]:
         """A note if some of the examples are in the training split."""
-        train = self.options.train
-        if split == train or train not in self.task.splits:
+        train, own_task = self.options.train, self.task
+        if isinstance(own_task, WholeFile):
+            own_task = self.options.make_task()
+        try:
+            if split == train or train not in own_task.splits:
+                return ()
+            seen = {(example.source, example.target) for example in own_task.examples(train)}
+        except PermalignError:  # a new file is evaluated, and the training data is no longer there
             return ()
-        seen = {(example.source, example.target) for example in self.task.examples(train)}
         examples = self.task.examples(split)
         repeated = sum((example.source, example.target) in seen for example in examples)
         if not repeated:
             return ()
         return (f"{repeated:,} of {len(examples):,} examples of {split} also occur in {train}.",)
+
+
+def _free_name(folder: Path, split: str) -> str:
+    """The name of a split, with a number if there are predictions of that name, which are never overwritten."""
+    name, number = split, 1
+    while (folder / f"{name}.jsonl").exists():
+        number += 1
+        name = f"{split}-{number}"
+    return name

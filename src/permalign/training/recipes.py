@@ -1,0 +1,157 @@
+"""Recipes: options of models and of training for the user's own data, and the choice between them.
+
+A recipe is an experiment without a task. It is completed by what depends on the data: how long to train, and how many
+output words a source word may generate.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from math import ceil
+from typing import Any, Literal
+
+from permalign.errors import UsageError, unknown_name
+from permalign.options.run import RunOptions
+from permalign.tasks.base import Example, Task
+from permalign.tasks.data_profile import DataProfile, profile_data
+from permalign.training.experiments import apply_settings, merged
+from permalign.training.tokenization import choose_tokens, tokenized
+from permalign.yaml_files import parse_yaml
+
+Recipe = Literal["auto", "ssnt", "exact", "labelled", "hard", "seq2seq", "tagging"]
+RECIPES = ("ssnt", "exact", "labelled", "hard", "seq2seq", "tagging")
+
+MAX_EXACT_LENGTH = 20
+"""The length of sources and targets up to which ``auto`` sums exactly over all orders; the cost grows as n³m³."""
+
+MAX_REORDERED_LENGTH = 60
+"""The length of sources up to which ``auto`` reorders; the cost grows as n³."""
+
+MONOTONE = 0.9
+"""The share of neighbouring target tokens in source order from which ``auto`` does not reorder long sentences."""
+
+MONOTONE_CHARACTERS = 0.7
+"""The same for characters, whose estimated alignments are less reliable."""
+
+UPDATES = {"small": 3000, "large": 40_000}
+"""About how many updates a run makes at most: that of a few thousand examples, and that of half a million."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe, and why it was chosen, as whole sentences."""
+
+    recipe: str
+    reason: str
+
+
+def choose_recipe(profile: DataProfile, *, characters: bool = False) -> Choice:
+    """Choose a recipe for data of this profile, whose tokens may be characters."""
+    n, m = profile.source_length, profile.target_length
+    if profile.equal_lengths == 1.0:
+        return Choice(
+            "tagging", "every target has as many tokens as its source, so each token can stand for one."
+        )
+    if characters and n <= MAX_REORDERED_LENGTH:
+        recipe = "ssnt" if profile.monotone >= MONOTONE_CHARACTERS else "hard"
+        order = "follow" if recipe == "ssnt" else "reorder"
+        return Choice(
+            recipe,
+            f"targets {order} the characters of their sources, which mean little without their context.",
+        )
+    if max(n, m) <= MAX_EXACT_LENGTH:
+        return Choice(
+            "exact", f"sequences are short (at most {max(n, m)} tokens), so all orders can be summed over."
+        )
+    if profile.monotone >= MONOTONE:
+        return Choice("ssnt", "targets follow the order of their sources, so nothing has to be reordered.")
+    if n <= MAX_REORDERED_LENGTH:
+        return Choice(
+            "hard", "targets reorder their sources, and sequences are too long to sum over all orders."
+        )
+    return Choice("seq2seq", f"sources are too long to be reordered ({n} tokens).")
+
+
+def load_recipe(
+    recipe: str, task: Mapping[str, Any], settings: Iterable[str] = ()
+) -> tuple[RunOptions, list[str]]:
+    """The options of a run on the user's own data, and lines that say what was chosen and why.
+
+    Args:
+        recipe: the name of a recipe, or ``auto``.
+        task: the name and the options of the task.
+        settings: changes to the options, ``OPTION=VALUE``.
+
+    Raises:
+        PermalignError: there is no such recipe, the data cannot be read, or a setting is invalid.
+    """
+    if recipe not in ("auto", *RECIPES):
+        raise UsageError(unknown_name("recipe", recipe, ("auto", *RECIPES)))
+    base = apply_settings({"task": dict(task)}, [setting for setting in settings if _is_about_data(setting)])
+    options = RunOptions.parse(base)
+    examples = _training_examples(options, options.make_task())
+    lines = []
+    text = base.get("text", {})
+    if not text:
+        tokens = choose_tokens(examples)
+        text = tokens.text
+        lines += [f"tokens: {tokens.reason}"] if tokens.reason else []
+    sources = tokenized([example.source for example in examples], text.get("source", {}))
+    targets = tokenized([example.target for example in examples], text.get("target", {}))
+    profile = profile_data(list(zip(sources, targets, strict=True)))
+    lines.append(f"data: {profile}.")
+    if recipe == "auto":
+        choice = choose_recipe(profile, characters=text.get("target", {}).get("kind") == "characters")
+        recipe = choice.recipe
+        lines.append(f"recipe: {recipe}, because {choice.reason}")
+    values = merged(merged(_read(recipe), fit_to_data(recipe, profile)), {"text": text, **base})
+    chosen = RunOptions.parse(apply_settings(values, settings))
+    return chosen, [*lines, _describe_end(chosen)]
+
+
+def fit_to_data(recipe: str, profile: DataProfile) -> dict[str, Any]:
+    """Options that depend on the data: the length of training, and of segments."""
+    batch_size = 16 if profile.examples < 5000 else 32 if profile.examples < 50_000 else 64
+    updates_per_epoch = ceil(profile.examples / batch_size)
+    updates = min(max(UPDATES["small"], 10 * updates_per_epoch), UPDATES["large"])
+    training = {
+        "batch_size": batch_size,
+        "max_epochs": max(1, round(updates / updates_per_epoch)),
+        "max_cpu_minutes": 30 if profile.examples < 5000 else 120,
+        "evaluate_every": min(max(100, updates_per_epoch), updates // 20),
+        "patience": 10,
+        "max_dev_examples": 1000,
+    }
+    values: dict[str, Any] = {"training": training}
+    if recipe in ("exact", "labelled"):
+        values["model"] = {"head": {"max_segment_length": min(8, max(2, ceil(profile.growth)))}}
+    return values
+
+
+def _is_about_data(setting: str) -> bool:
+    return setting.startswith(("task.", "train=", "dev=", "text.", "seed="))
+
+
+def _training_examples(options: RunOptions, task: Task) -> Sequence[Example]:
+    options.require_split(task)
+    return task.examples(options.train)
+
+
+def _read(recipe: str) -> dict[str, Any]:
+    text = (files("permalign") / "recipes" / f"{recipe}.yaml").read_text(encoding="utf-8")
+    values: dict[str, Any] = parse_yaml(text)
+    return values
+
+
+def _describe_end(options: RunOptions) -> str:
+    training = options.training
+    ends = []
+    if training.max_steps is not None:
+        ends.append(f"{training.max_steps:,} steps")
+    if training.max_epochs is not None:
+        ends.append(f"{training.max_epochs:,} epochs")
+    if training.max_cpu_minutes is not None:
+        ends.append(f"{training.max_cpu_minutes:g} CPU minutes")
+    if training.patience is not None:
+        ends.append(f"{training.patience} evaluations without improvement")
+    return f"end: after {', or '.join(ends)}, whichever comes first (--set training.max_epochs=N changes it)."

@@ -1,0 +1,45 @@
+"""Optuna's own plots of a study: its history, the values that were tried, and which options matter."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+
+def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
+    """Write the plots that a study has enough trials for; returns their paths.
+
+    The importance of options needs two complete trials and scikit-learn, and is left out without them.
+    """
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+    from optuna.visualization import matplotlib as plots
+
+    kinds: dict[str, Callable[[optuna.Study], Any]] = {
+        "history": plots.plot_optimization_history,
+        "slices": plots.plot_slice,
+        "importances": plots.plot_param_importances,
+        "learning-curves": plots.plot_intermediate_values,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, plot in kinds.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Optuna calls these plots experimental
+                plot(study)
+                figure = pyplot.gcf()
+                figure.set_size_inches(
+                    max(7, 3.5 * len(figure.axes)), 5
+                )  # room for the labels of each option
+                figure.savefig(folder / f"{name}.png", dpi=120, bbox_inches="tight")
+            written.append(folder / f"{name}.png")
+        except (ImportError, ValueError, RuntimeError):  # too few trials, or an optional package is missing
+            continue
+        finally:
+            pyplot.close("all")
+    return written

@@ -1,0 +1,142 @@
+import pytest
+
+from permalign.errors import ConfigError, DataError, UsageError
+from permalign.models.build_model import load_model
+from permalign.tasks.base import Example
+from permalign.tasks.data_profile import profile_data
+from permalign.training.experiments import experiment_names, load_experiment
+from permalign.training.recipes import RECIPES, choose_recipe, fit_to_data, load_recipe
+from permalign.training.setup import prepare
+from permalign.training.tokenization import choose_tokens
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("source\ttarget\n" + "".join(f"a b {i % 7}\tB A {i % 7}\n" for i in range(40)))
+    return path
+
+
+def pairs_of(source, target, count=20):
+    return [(source.split(), target.split())] * count
+
+
+@pytest.mark.parametrize(
+    ("pairs", "recipe"),
+    [
+        (pairs_of("a b c", "A B C"), "tagging"),
+        (pairs_of("a b c", "A B"), "exact"),
+        (pairs_of(" ".join(f"w{i}" for i in range(30)), " ".join(f"w{i}" for i in range(29))), "ssnt"),
+        (pairs_of("a " * 100, "b " * 101), "ssnt"),
+    ],
+)
+def test_the_recipe_depends_on_the_data(pairs, recipe):
+    assert choose_recipe(profile_data(pairs)).recipe == recipe
+
+
+def test_word_order_is_measured():
+    words = [f"w{i}" for i in range(30)]
+    keep = [(words[i : i + 25], words[i : i + 24]) for i in range(6)]
+    swap = [(source, target[::-1]) for source, target in keep]
+    shift = [(words[i : i + 3], [word.upper() for word in reversed(words[i : i + 3])]) for i in range(25)]
+    assert profile_data(swap).monotone == 0
+    assert profile_data(keep).monotone == 1
+    assert profile_data(shift).monotone == 0
+    assert choose_recipe(profile_data(swap)).recipe == "hard"
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_can_be_trained_on_a_file(pairs, recipe):
+    options, lines = load_recipe(recipe, {"name": "own", "path": str(pairs)}, ["training.max_steps=3"])
+    setup = prepare(options)
+    assert setup.total_steps(options, 1) == 3
+    assert setup.skipped == 0
+    assert any(line.startswith("end: after 3 steps, or ") for line in lines)
+
+
+def test_the_choice_is_explained_and_settings_have_the_last_word(pairs):
+    options, lines = load_recipe("auto", {"name": "own", "path": str(pairs)}, ["model.head.embedding_dim=8"])
+    assert options.model.head.kind == "tagging"
+    assert options.model.head.embedding_dim == 8
+    assert lines[0].startswith("data: 32 training examples")
+    assert lines[1].startswith("recipe: tagging, because every target has as many tokens")
+
+
+def examples_of(*pairs):
+    return [Example(tuple(source.split()), tuple(target.split()), source) for source, target in pairs]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "text"),
+    [
+        ([(f"day {i % 9}", f"DAY {i % 9}") for i in range(40)], {}),
+        (
+            [(f"{i % 9} may {i % 8}", f"{i % 8}-05-{i % 9}") for i in range(72)],
+            {"pre_tokenizer": "punctuation"},
+        ),
+        ([(f"{i} may", f"05-{i}") for i in range(100, 300)], {"pre_tokenizer": "digits"}),
+        ([(f"w{chr(97 + i % 26)}{chr(97 + i // 26)}k", f"{i}") for i in range(200)], {"kind": "characters"}),
+        (
+            [(f"{i} {'long text ' * 9}", f"{chr(300 + i)} {'long text ' * 9}") for i in range(50)],
+            {"kind": "subwords"},
+        ),
+    ],
+)
+def test_tokens_are_as_coarse_as_can_be_learned(pairs, text):
+    choice = choose_tokens(examples_of(*pairs))
+    assert choice.text.get("target", {}) == choice.text.get("source", {}) == text
+    assert (choice.reason is None) == (not text)
+
+
+def test_tokens_that_were_chosen_are_saved_with_the_model_and_put_together_again(tmp_path):
+    rows = "".join(f"{i % 9} may {i % 8}\t{i % 8}-05-{i % 9}\n" for i in range(72))
+    (tmp_path / "dates.tsv").write_text(rows)
+    options, lines = load_recipe("auto", {"name": "own", "path": str(tmp_path / "dates.tsv")})
+    assert lines[0].startswith("tokens: words split at punctuation, because 100% of the training targets")
+    model = prepare(options).model
+    model.save_pretrained(tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    assert model.source.tokenize(["3.", "may"]) == ["3", ".", "may"]
+    assert model.target.decode(model.target.encode(["7-05-3"])) == ("7-05-3",)
+    prediction = model.predict(["3 june 5"], explain=True)[0]
+    assert prediction.unknown == ("june",)
+    assert "￭" not in prediction.text
+
+
+@pytest.mark.parametrize("examples", [1, 100, 5000, 1_000_000])
+def test_every_run_ends(examples):
+    profile = profile_data(pairs_of("a b", "A", count=1))
+    training = fit_to_data("exact", type(profile)(**{**_fields(profile), "examples": examples}))["training"]
+    updates = training["max_epochs"] * -(-examples // training["batch_size"])
+    assert 2000 < updates < 50_000
+    assert 15 <= updates / training["evaluate_every"] <= 200
+    assert training["patience"]
+    assert training["max_cpu_minutes"]
+
+
+def _fields(profile):
+    return {name: getattr(profile, name) for name in profile.__slots__}
+
+
+def test_wrong_recipes_files_and_settings_are_errors(pairs, tmp_path):
+    task = {"name": "own", "path": str(pairs)}
+    with pytest.raises(UsageError, match="did you mean 'exact'"):
+        load_recipe("exat", task)
+    with pytest.raises(DataError, match="there is no such file"):
+        load_recipe("auto", {**task, "path": str(tmp_path / "nothing.tsv")})
+    with pytest.raises(ConfigError, match=r"unknown option training\.max_stepz"):
+        load_recipe("auto", task, ["training.max_stepz=3"])
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_experiment_can_be_pointed_at_other_data(pairs, name):
+    options = load_experiment(name, ["task.path=" + str(pairs), "task.name=own"])
+    assert options.task == {"name": "own", "path": str(pairs)}
+    assert (options.train, options.dev) == ("iid/train", "iid/dev")
+    assert not options.text.source.link_entities
+
+
+def test_other_data_may_have_its_own_splits(pairs):
+    options = load_experiment("scan/soft", ["task.name=own", f"task.path={pairs}", "dev=len/dev"])
+    assert (options.train, options.dev) == ("iid/train", "len/dev")
+    assert load_experiment("scan/soft", ["task.seed=3"]).train == "len/train"
