@@ -1,15 +1,17 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.reproduction.grids import record_of, small_table
 
 from permalign.errors import UsageError
+from permalign.reproduction.cells import Published
 from permalign.reproduction.plots import cost_by_length, plot_cost, plot_systems, write_plots
 from permalign.reproduction.records import RunKey
 from permalign.reproduction.report import as_markdown, write_report
 from permalign.reproduction.run_list import write_run_list
-from permalign.reproduction.summary import p_values, summarize
+from permalign.reproduction.summary import leads, p_values, summarize
 from permalign.reproduction.tables import TABLES, get_table
 from permalign.reproduction.worker import Job
 from permalign.training.experiments import load_experiment
@@ -141,7 +143,7 @@ def test_cost_by_length_is_read_from_the_benchmarks(tmp_path, request):
     assert plot_cost(tmp_path / "cost.png", results).stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", ["table2", "table3", "table4"])
+@pytest.mark.parametrize("name", ["table2", "table3", "table4", "table6"])
 def test_no_model_is_chosen_on_examples_that_it_is_tested_on(name, data_dir):
     """Compares each cell's dev set with its test set: by ids in GeoQuery, where some questions occur twice."""
     compared, tasks = set(), {}
@@ -164,3 +166,35 @@ def test_no_model_is_chosen_on_examples_that_it_is_tested_on(name, data_dir):
         assert test, cell.name
         assert not dev & test, cell.name
     assert compared
+
+
+def test_the_best_system_is_tested_against_the_best_other_one_that_is_given_the_same(tmp_path):
+    table = small_table(tmp_path)
+    good, bad = table.rows
+    records = by_run(
+        record_of(table.by_name["good/plain"], 0, [False] * 5 + [True]),
+        record_of(table.by_name["bad/plain"], 0, [True] * 6),
+    )
+    (lead,) = leads(table, summarize(table, records))
+    assert (lead.column.key, lead.best, lead.other) == ("plain", bad, good)
+    assert (lead.difference, lead.p_value) == (pytest.approx(500 / 6), 2 / 2**5)
+    page = write_report(table, records, tmp_path).read_text()
+    assert (
+        "| Plain | the training set only | One that does not † | A system that works | 83.3 | 0.062 |" in page
+    )
+    helped = replace(table, rows=(good, replace(bad, given="names")))
+    assert not list(leads(helped, summarize(helped, records)))
+
+
+def test_published_numbers_stand_beside_the_means_of_groups_of_columns(tmp_path):
+    table = replace(
+        small_table(tmp_path),
+        groups={"both": ("plain", "greedy"), "plain": ("plain",)},
+        published=(Published("A large model", {"both": 61.9}, pretrained=True),),
+    )
+    both = record_of(table.by_name["good/plain"], 0, [True, False])
+    both.evaluations |= record_of(table.by_name["good/greedy"], 0, [True, True]).evaluations
+    page = write_report(table, by_run(both), tmp_path).read_text()
+    assert "| A system that works | 75.0 (1) | 50.0 (1) |" in page
+    assert "| One that does not † | not run | not run |" in page
+    assert "| *A large model (pretrained)* | *61.9* |  |" in page

@@ -1,9 +1,10 @@
 """Tables, and what they consist of: rows, columns, and cells, each with an evaluation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Literal
 
 from permalign.errors import UsageError, unknown_name
 
@@ -17,7 +18,8 @@ class Evaluation:
         settings: changes to the task's options, such as ``task.depth=8``.
         decoding: how the reorderer chooses an order; None for the option ``reorderer.decoding`` of the model.
         beam: the beam size.
-        constrained: whether to allow only outputs of the task's grammar.
+        grammar: the grammar that outputs have to follow: that of the run's training programs, or that of all
+            programs of the task; None to allow all outputs.
         explained: the number of examples to record with their reordered source and their segments, instead of
             computing metrics; 0 to compute metrics.
     """
@@ -26,20 +28,20 @@ class Evaluation:
     settings: tuple[str, ...] = ()
     decoding: str | None = None
     beam: int = 1
-    constrained: bool = False
+    grammar: Literal["training", "task"] | None = None
     explained: int = 0
 
     @property
     def variant(self) -> str:
         """The decoding settings in one word, which is also the name of the folder of predictions.
 
-        >>> Evaluation("len/test", decoding="greedy", constrained=True).variant
-        'greedy-constrained'
+        >>> Evaluation("len/test", decoding="greedy", grammar="training").variant
+        'greedy-training-grammar'
         """
         words = [
             self.decoding,
             f"beam-{self.beam}" if self.beam > 1 else None,
-            "constrained" if self.constrained else None,
+            {"training": "training-grammar", "task": "constrained", None: None}[self.grammar],
             f"explained-{self.explained}" if self.explained else None,
         ]
         return "-".join(word for word in words if word) or "plain"
@@ -59,12 +61,15 @@ class Row:
         title: the name of the system in the table.
         ours: whether the system is new, and not in the paper.
         baseline: whether the system is one of the baselines that other systems are compared with.
+        given: what the system has besides the training set, such as names of entities; systems that have the same are
+            compared with each other.
     """
 
     key: str
     title: str
     ours: bool = False
     baseline: bool = False
+    given: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,21 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Published:
+    """A system of another paper.
+
+    Attributes:
+        title: the name of the system.
+        numbers: its numbers, by the titles of the table's groups of columns.
+        pretrained: whether a pretrained model is part of the system.
+    """
+
+    title: str
+    numbers: Mapping[str, float]
+    pretrained: bool = False
+
+
+@dataclass(frozen=True)
 class Table:
     """A grid of cells.
 
@@ -119,6 +139,8 @@ class Table:
         cells: the cells, in the order in which they are run.
         seeds: the seeds with which each cell is run by default.
         notes: paragraphs that explain the numbers.
+        groups: columns whose mean is compared with published numbers: the keys of the columns by a title.
+        published: the published systems, with their numbers by the titles of groups.
     """
 
     name: str
@@ -129,6 +151,8 @@ class Table:
     cells: tuple[Cell, ...]
     seeds: tuple[int, ...] = (0, 1, 2)
     notes: tuple[str, ...] = field(default=())
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    published: tuple[Published, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[str, Cell]:

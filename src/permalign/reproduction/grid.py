@@ -109,7 +109,7 @@ def run_jobs(
     outcome = Outcome()
     end = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
     waiting, active = list(jobs), dict[subprocess.Popen[bytes], Job]()
-    with _sigterm_interrupts():
+    with sigterm_interrupts():
         try:
             while (waiting or active) and time.monotonic() < end:
                 while waiting and len(active) < processes:
@@ -118,14 +118,15 @@ def run_jobs(
                     say(f"started: {job.key.name} ({len(waiting)} waiting)")
                 time.sleep(POLL_INTERVAL)
                 for process in [process for process in active if process.poll() is not None]:
-                    _record_end(process, active.pop(process), outcome, say)
+                    close(process)
+                    record_end(process.returncode, active.pop(process), outcome, say)
         except KeyboardInterrupt:
             outcome.interrupted = True
         if active:
             say("stopping: saving runs")
         stop(active)
     for process, job in active.items():
-        _record_end(process, job, outcome, say, stopped=True)
+        record_end(process.returncode, job, outcome, say, stopped=True)
     outcome.unfinished += [job.key.name for job in waiting]
     return outcome
 
@@ -136,18 +137,27 @@ def default_processes() -> int:
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
+def worker_command(job: Job) -> list[str]:
+    """The command that trains and evaluates the run of a job."""
+    return [sys.executable, "-m", "permalign.reproduction.worker", job.as_json()]
+
+
 def start(job: Job) -> "subprocess.Popen[bytes]":
-    """Start a process with one thread for a job; its output goes to a log file (see `log_file`).
+    """Start a process for a job; its output goes to a log file (see `log_file`)."""
+    return start_process(worker_command(job), log_file(job))
+
+
+def start_process(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
+    """Start a process with one thread; its output is added to a log file.
 
     The process has its own session, so that Ctrl-C in the terminal does not reach it; `stop` asks it to end instead. It
     reads from a pipe that this process holds open, so that it ends if this process is killed.
     """
-    log = log_file(job)
     log.parent.mkdir(parents=True, exist_ok=True)
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     with log.open("a", encoding="utf-8") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "permalign.reproduction.worker", job.as_json()],
+            command,
             stdin=subprocess.PIPE,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -168,6 +178,13 @@ def stop(processes: Iterable["subprocess.Popen[bytes]"]) -> None:
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             process.kill()
             process.wait()
+        close(process)
+
+
+def close(process: "subprocess.Popen[bytes]") -> None:
+    """Close our end of the pipe of a process that has ended."""
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def log_file(job: Job) -> Path:
@@ -175,36 +192,36 @@ def log_file(job: Job) -> Path:
     return job.runs / "logs" / f"{job.key.name}.log"
 
 
-def _record_end(
-    process: "subprocess.Popen[bytes]",
-    job: Job,
-    outcome: Outcome,
-    say: Callable[[str], None],
-    stopped: bool = False,
+def record_end(
+    code: int, job: Job, outcome: Outcome, say: Callable[[str], None], stopped: bool = False
 ) -> None:
-    assert process.stdin is not None
-    process.stdin.close()
+    """Note in the outcome how a job's process ended.
+
+    Args:
+        code: the exit code of the process.
+        job: the job.
+        outcome: how the runs of the grid ended so far.
+        say: is called with a message.
+        stopped: whether the process was asked to end.
+    """
     name = job.key.name
     record = RunStore(job.records).find(name)
-    if process.returncode == 0:
+    if code == 0:
         outcome.finished.append(name)
         say(f"finished: {name}")
     elif record is not None and record.failure is not None:
         outcome.failed.append(name)
         say(f"failed: {name}: {record.failure} (see {log_file(job)})")
-    elif stopped or process.returncode == BUSY:
+    elif stopped or code == BUSY:
         outcome.unfinished.append(name)
-        say(
-            f"unfinished: {name}"
-            + (" (another process is working on it)" if process.returncode == BUSY else "")
-        )
+        say(f"unfinished: {name}" + (" (another process is working on it)" if code == BUSY else ""))
     else:
         outcome.failed.append(name)
-        say(f"failed: {name}: its process ended with code {process.returncode} (see {log_file(job)})")
+        say(f"failed: {name}: its process ended with code {code} (see {log_file(job)})")
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
+def sigterm_interrupts() -> Iterator[None]:
     """Raise KeyboardInterrupt on SIGTERM, as on Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

@@ -9,7 +9,7 @@ from permalign.evaluation.significance import Spread
 from permalign.files import write_text
 from permalign.reproduction.cells import Row, Table
 from permalign.reproduction.records import RunRecord
-from permalign.reproduction.summary import CellResult, p_values, summarize
+from permalign.reproduction.summary import CellResult, leads, p_values, summarize
 
 NOT_RUN = "not run"
 
@@ -41,6 +41,7 @@ def as_markdown(table: Table, results: dict[str, CellResult], settings: Sequence
     parts += table.notes
     if table.metrics:
         parts.append(_legend(table))
+        parts += [_published(table, results)] if table.published else []
         parts += [_grid(table, results, metric) for metric in table.metrics]
         parts += _significance(table, results)
     else:
@@ -110,6 +111,42 @@ def format_spread(spread: Spread, seeds: int) -> str:
     return f"{spread.mean:.1f}{deviation}{count}"
 
 
+def _published(table: Table, results: dict[str, CellResult]) -> str:
+    """Our systems beside published ones: the means of groups of columns, over the columns that were run."""
+    metric = table.metrics[0]
+    lines = [
+        [_title(row), *(_group_mean(table, results, row, keys, metric) for keys in table.groups.values())]
+        for row in table.rows
+    ]
+    for system in table.published:
+        numbers = (system.numbers.get(title) for title in table.groups)
+        title = f"{system.title} (pretrained)" if system.pretrained else system.title
+        lines.append([f"*{title}*", *("" if number is None else f"*{number:.1f}*" for number in numbers)])
+    text = (
+        "The numbers of published systems are in italics; those of our systems are means over the splits of a kind and "
+        "over seeds."
+    )
+    table_text = markdown_table(["", *table.groups], lines)
+    return f"## {TITLES[metric]}, beside published systems\n\n{text}\n\n{table_text}"
+
+
+def _group_mean(
+    table: Table, results: dict[str, CellResult], row: Row, keys: Sequence[str], metric: str
+) -> str:
+    """The mean of a row over several columns, with the smallest number of seeds in brackets if it is not that of the
+    table; it says so if a column was not run.
+    """
+    cells = [results[name] for key in keys if (name := f"{row.key}/{key}") in results]
+    spreads = [spread for cell in cells if (spread := cell.spread(metric))]
+    if not cells:
+        return ""
+    if len(spreads) < len(cells):
+        return NOT_RUN
+    mean = sum(spread.mean for spread in spreads) / len(spreads)
+    seeds = min(len(spread.values) for spread in spreads)
+    return f"{mean:.1f}" if seeds == len(table.seeds) else f"{mean:.1f} ({seeds})"
+
+
 def _significance(table: Table, results: dict[str, CellResult]) -> list[str]:
     tests = [p_values(table, results, column) for column in table.columns]
     titles = {row.key: row.title for row in table.rows}
@@ -126,7 +163,31 @@ def _significance(table: Table, results: dict[str, CellResult]) -> list[str]:
         "numbers are two-sided p-values of a paired permutation test over the test examples, whose scores are "
         "averaged over seeds."
     )
-    return [f"## Against the best baseline\n\n{text}\n\n{markdown_table(head, lines)}"]
+    return [
+        f"## Against the best baseline\n\n{text}\n\n{markdown_table(head, lines)}",
+        _leads(table, results),
+    ]
+
+
+def _leads(table: Table, results: dict[str, CellResult]) -> str:
+    """The best system of each column against the best other system."""
+    lines = [
+        [
+            lead.column.title,
+            lead.given or "the training set only",
+            _title(lead.best),
+            _title(lead.other),
+            f"{lead.difference:.1f}",
+            f"{lead.p_value:.3f}",
+        ]
+        for lead in leads(table, results)
+    ]
+    head = ["", "given", "best system", "best other system", "difference", "p"]
+    text = (
+        "The best system of each column is compared with the best other system that is given the same, by the same "
+        "test."
+    )
+    return f"## Against the best other system\n\n{text}\n\n{markdown_table(head, lines)}"
 
 
 def _examples(table: Table, results: dict[str, CellResult]) -> list[str]:

@@ -1,12 +1,12 @@
 """Collect the results of a table's cells: means and deviations over seeds, and tests against the best baseline."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from permalign.errors import PermalignError
 from permalign.evaluation.significance import Spread, permutation_test
-from permalign.reproduction.cells import Cell, Column, Table
+from permalign.reproduction.cells import Cell, Column, Row, Table
 from permalign.reproduction.records import RunKey, RunRecord, unpack_bits
 
 
@@ -98,6 +98,47 @@ def p_values(
     return best.key, {
         row.key: permutation_test(correct[best], correct[row]) for row in means if not row.baseline
     }
+
+
+@dataclass(frozen=True)
+class Lead:
+    """The best system of a column, compared with the best other system.
+
+    Attributes:
+        column: the column.
+        given: what both systems have besides the training set (see `Row.given`).
+        best: the best system.
+        other: the best other system.
+        difference: the difference between their means over seeds.
+        p_value: the p-value of the paired permutation test in `permalign.evaluation.significance`.
+    """
+
+    column: Column
+    given: str
+    best: Row
+    other: Row
+    difference: float
+    p_value: float
+
+
+def leads(table: Table, results: dict[str, CellResult]) -> Iterator[Lead]:
+    """Yield a comparison for each column and each set of systems that are given the same, if there are at least two."""
+    metric = table.metrics[0]
+    for given in dict.fromkeys(row.given for row in table.rows):
+        for column in table.columns:
+            means = {
+                row: spread.mean
+                for row in table.rows
+                if row.given == given
+                and (result := results.get(f"{row.key}/{column.key}"))
+                and (spread := result.spread(metric))
+            }
+            if len(means) < 2:
+                continue
+            best, other = sorted(means, key=lambda row: means[row], reverse=True)[:2]
+            correct = [judgements(results[f"{row.key}/{column.key}"], metric) for row in (best, other)]
+            difference = means[best] - means[other]
+            yield Lead(column, given, best, other, difference, permutation_test(*correct))
 
 
 def judgements(result: CellResult, metric: str) -> Sequence[Sequence[bool]]:

@@ -1,0 +1,112 @@
+"""The same grid on a Ray cluster: the same results, and nothing is lost with a machine."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+from tests.reproduction.grids import small_table
+from tests.reproduction.test_grid import LONG, plan_of
+
+from permalign.errors import PermalignError
+from permalign.reproduction import ray_engine
+from permalign.reproduction.grid import run_jobs
+from permalign.reproduction.worker import BUSY
+
+
+def test_without_ray_a_line_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PermalignError, match=r"pip install .permalign\[cluster\]"):
+        ray_engine.connect()
+
+
+def test_a_process_that_is_killed_is_an_error_that_ray_retries(tmp_path):
+    command = ["sh", "-c", "kill -9 $$"]
+    with pytest.raises(ray_engine.ProcessKilledError, match="signal 9"):
+        ray_engine.run_process(command, str(tmp_path / "log"), os.getcwd(), {})
+
+
+def test_a_task_waits_for_the_lock_of_a_dying_process(tmp_path, monkeypatch):
+    (tmp_path / "busy").touch()
+    command = ["sh", "-c", f"rm {tmp_path}/busy 2>/dev/null && exit {BUSY}; exit 0"]
+    assert ray_engine.run_process(command, str(tmp_path / "log"), os.getcwd(), {}) == 0
+    monkeypatch.setattr(ray_engine, "BUSY_TIMEOUT", 0.0)
+    assert (
+        ray_engine.run_process(["sh", "-c", f"exit {BUSY}"], str(tmp_path / "log"), os.getcwd(), {}) == BUSY
+    )
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A cluster of two nodes on this machine: a head without cores, and a node with one core."""
+    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "300")  # a busy machine takes its time
+    ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    workers = [nodes.add_node(num_cpus=1)]
+    ray.init(address=nodes.address, log_to_driver=False)
+    yield nodes, workers
+    ray.shutdown()
+    nodes.shutdown()
+
+
+def wait_for_step(job, step):
+    """Wait until a run has so many records, however long its machine takes to start."""
+    metrics = job.folder / "metrics.jsonl"
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) >= step):
+        time.sleep(0.05)
+
+
+def weights(job):
+    return (job.folder / "model" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_node_that_is_killed_loses_nothing(tmp_path, cluster):
+    nodes, (first,) = cluster
+    table = small_table(tmp_path / "local")
+    local, _ = plan_of(table, tmp_path / "local", "good/plain", settings=LONG)
+    assert len(run_jobs(local.jobs, 1).finished) == 1
+
+    plan, store = plan_of(table, tmp_path / "ray", "good/plain", settings=LONG)
+    (job,) = plan.jobs
+    killed = []
+
+    def kill_node():
+        wait_for_step(job, 80)  # after the first checkpoint
+        nodes.add_node(num_cpus=1)
+        nodes.remove_node(first, allow_graceful=False)
+        killed.append(True)
+
+    thread = threading.Thread(target=kill_node, daemon=True)
+    thread.start()
+    outcome = ray_engine.run_jobs_on_ray(plan.jobs, None)
+    thread.join()
+    assert killed
+    assert outcome.finished == [job.key.name], outcome
+    assert weights(job) == weights(local.jobs[0])
+    assert set(store.find(job.key.name).evaluations) == {"iid/dev plain"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_failures_are_recorded_and_a_time_limit_leaves_runs_that_can_be_resumed(tmp_path, cluster):
+    table = small_table(tmp_path)
+    plan, _ = plan_of(table, tmp_path, "bad/plain")
+    outcome = ray_engine.run_jobs_on_ray(plan.jobs, 1)
+    assert outcome.failed == [job.key.name for job in plan.jobs]
+    plan, _ = plan_of(table, tmp_path, "good/plain", settings=LONG)
+    thread = threading.Thread(
+        target=lambda: (wait_for_step(plan.jobs[0], 10), os.kill(os.getpid(), signal.SIGTERM)), daemon=True
+    )
+    thread.start()
+    outcome = ray_engine.run_jobs_on_ray(plan.jobs, 1)
+    thread.join()
+    assert outcome.interrupted
+    assert outcome.unfinished == [plan.jobs[0].key.name]
+    again, _ = plan_of(table, tmp_path, "good/plain", settings=LONG)
+    assert ray_engine.run_jobs_on_ray(again.jobs, 1).finished == [plan.jobs[0].key.name]
