@@ -98,7 +98,29 @@ def test_json_has_scores_alternatives_and_explanations(predict, run, model):
         return [token for child in (children if rule == "S" else children[::-1]) for token in order(child)]
 
     assert order(first["explanation"]["tree"]) == list(wanted.explanation.order)
-    assert second == {"line": 2, "source": "", "output": "", "score": None}
+    assert second == {"line": 2, "source": "", "output": "", "score": None, "unknown": []}
+
+
+def test_words_that_were_never_seen_are_named(predict, run, model):
+    code, out, errors = predict(run, "--json", text=b"a b\na zebra b zebra gnu\n")
+    assert code == 0
+    assert [json.loads(line)["unknown"] for line in out.splitlines()] == [[], ["zebra", "gnu"]]
+    assert errors == "warning: line 2 has words that the model has never seen: zebra, gnu\n"
+    assert model.predict(["a zebra"])[0].unknown == ("zebra",)
+
+
+def test_all_of_a_file_is_evaluated_and_nothing_is_overwritten(run, tmp_path, capsys):
+    new = tmp_path / "new.csv"
+    new.write_text("source,target,split\n" + "a b,X,train\nc zebra,Y,test\nd,Z,dev\n")
+    names = []
+    for _ in range(2):
+        with pytest.raises(SystemExit) as end:
+            app(["evaluate", str(run), "--file", str(new), "--json"], prog_name="permalign")
+        record = json.loads(capsys.readouterr().out)
+        assert (end.value.code, record["examples"], record["unknown_tokens"]) == (0, 3, 1)
+        assert "in the sources, 1 of 5 tokens (20.0%) are unknown, most often: zebra." in record["notes"]
+        names.append(record["predictions"])
+    assert names == [str(run / "predictions" / "file" / f"{name}.jsonl") for name in ("new", "new-2")]
 
 
 def test_phrases_in_trees_are_lists_of_their_tokens():

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from permalign import Transducer
 from permalign.cli.app import app
 from permalign.evaluation import evaluate, read_predictions
+from permalign.files import fingerprint
 from permalign.tasks.registry import get_task
 from permalign.training.launch import train
 from permalign.training.trained_run import DecodingSettings, TrainedRun
@@ -235,12 +236,23 @@ def test_stored_predictions_are_reused_until_the_model_or_the_decoding_changes(r
 
     before, other = exact_match(), runs / "more" / "1"
     stored = run / "predictions" / "iid" / "test.jsonl"
-    stored.write_text(stored.read_text().replace('"correct": false', '"correct": true'))
+    record = stored.with_suffix(".json")
+
+    def call_all_correct():
+        """Change the stored predictions, so that one sees whether they are used."""
+        old = stored.read_bytes()
+        new = old.replace(b'"correct": false', b'"correct": true')
+        stored.write_bytes(new)
+        record.write_text(record.read_text().replace(fingerprint([old]), fingerprint([new])))
+
+    call_all_correct()
     assert exact_match() == 100.0
     assert exact_match("--beam", 2) < 100.0
     assert exact_match() == before
-    stored.write_text(stored.read_text().replace('"correct": false', '"correct": true'))
+    call_all_correct()
     assert exact_match("--again") == before
+    stored.write_bytes(stored.read_bytes().replace(b'"correct": false', b'"correct": true', 1))
+    assert exact_match() == before, "a file that is not the one that was stored is not used"
     weights = run / "model" / "model.safetensors"
     weights.write_bytes((other / "model" / "model.safetensors").read_bytes())
     (run / "model" / "checksums.json").unlink()

@@ -77,9 +77,25 @@ def test_kept_checkpoints_become_an_ensemble(permalign, config):
     assert permalign("train", config, "--run", "run").exit_code == 0
     answer = permalign("ensemble", "run", "--out", "all")
     assert (answer.exit_code, answer.stdout) == (0, "all\n")
-    assert len(json.loads(Path("all/config.json").read_text())["members"]) > 1
+    assert len(json.loads(Path("all/model/config.json").read_text())["members"]) > 1
     assert permalign("ensemble", "run", "--out", "all").exit_code == 1
     assert permalign("ensemble", "run", "--out", "all", "--overwrite").exit_code == 0
+    answer = permalign("ensemble", "run", "run/model", "--out", "run", "--overwrite")
+    assert (answer.exit_code, "which is needed" in answer.stderr) == (1, True)
+
+
+def test_combined_models_are_runs_that_other_commands_take(permalign, config):
+    assert permalign("train", config, "--run", "run").exit_code == 0
+    assert permalign("ensemble", "run/model", "run/checkpoints/last", "--out", "both").exit_code == 0
+    answer = permalign("evaluate", "both", "--split", "iid/dev", "--json")
+    assert answer.exit_code == 0, answer.stderr
+    assert json.loads(answer.stdout)["predictions"] == "both/predictions/iid/dev.jsonl"
+    assert permalign("compare", "run", "both", "--split", "iid/dev").exit_code == 0
+    source = json.loads(Path("both/predictions/iid/dev.jsonl").read_text().splitlines()[0])["source"]
+    answer = permalign("explain", "both", " ".join(source), "--json")
+    assert answer.exit_code == 0, answer.stderr
+    answer = permalign("train", "--resume", "both")
+    assert (answer.exit_code, "cannot be trained further" in answer.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -181,3 +197,56 @@ def test_a_wrong_setting_is_wrong_usage(permalign, config, arguments, message):
     assert message in " ".join(answer.stderr.split())
     config.write_text(config.read_text() + "stepz: 3\n")
     assert permalign("train", "mine.yaml", "--set", "seed=2").exit_code == 1
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("source,target\n" + "".join(f"a b {i % 5},A B {i % 5}\n" for i in range(30)))
+    return path
+
+
+FEW_STEPS = ("--set", "training.max_steps=2", "--set", "training.evaluate_every=2")
+
+
+def test_a_file_alone_is_trained_on_and_the_choice_is_explained(permalign, pairs, tmp_path):
+    answer = permalign("train", "pairs.csv", *FEW_STEPS)
+    assert answer.exit_code == 0
+    assert answer.stdout == "runs/pairs-seed-0/model\n"
+    assert "recipe: tagging, because every target has as many tokens" in answer.stderr
+    assert "note: no splits are given, so examples were held out at random: 24 for training" in answer.stderr
+    again = permalign("train", "runs/pairs-seed-0")
+    assert (again.exit_code, "--resume runs/pairs-seed-0" in again.stderr) == (2, True)
+
+
+def test_an_experiment_is_pointed_at_other_data(permalign, pairs):
+    answer = permalign("train", "scan/soft", "--data", "pairs.csv", *FEW_STEPS, "--run", "runs/other")
+    assert answer.exit_code == 0
+    assert yaml.safe_load(Path("runs/other/config.yaml").read_text())["task"]["name"] == "own"
+
+
+def test_two_files_are_aligned(permalign, tmp_path):
+    (tmp_path / "a.en").write_text("one two\n" * 20)
+    (tmp_path / "a.de").write_text("eins zwei drei\n" * 20)
+    answer = permalign("train", "a.en", "a.de", "--recipe", "ssnt", *FEW_STEPS)
+    assert answer.exit_code == 0
+    assert answer.stdout == "runs/a.en-a.de-seed-0/model\n"
+    assert "dev  bleu" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("nothing.csv",), 1, "nothing.csv: there is no such file"),
+        (("pairs.csv", "--recipe", "best"), 2, "'best' is not one of"),
+        (("scan/soft", "--recipe", "exact"), 2, "--recipe is for your own data"),
+        (("pairs.csv", "pairs.csv", "pairs.csv"), 2, "but found 3 of them"),
+        (("pairs.csv", "--source-column", "en"), 1, "column"),
+        ((), 2, "your data, the name of an experiment"),
+    ],
+)
+def test_wrong_data_is_one_line(permalign, pairs, arguments, code, message):
+    answer = permalign("train", *arguments)
+    assert answer.exit_code == code
+    assert message in answer.stderr
+    assert "Traceback" not in answer.stderr

@@ -3,9 +3,14 @@
 import sys
 from io import TextIOWrapper
 
+from permalign.openmp import thread_warning, use_passive_threads
+
 
 def main() -> None:
     """Run the command line; the console script ``permalign``."""
+    use_passive_threads()
+    if warning := thread_warning():
+        print(f"permalign: {warning}", file=sys.stderr)
     try:
         from permalign.cli.app import app
     except ModuleNotFoundError as error:

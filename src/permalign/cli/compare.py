@@ -11,10 +11,12 @@ from permalign.cli.evaluate import (
     BatchSize,
     Beam,
     Checkpoint,
+    ChosenGrammar,
     Constrained,
     Device,
     LengthPenalty,
     Splits,
+    WhichGrammar,
 )
 from permalign.cli.formatting import print_columns, with_examples
 from permalign.errors import PermalignError
@@ -45,6 +47,7 @@ def compare(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     constrained: Constrained = False,
+    grammar: WhichGrammar = ChosenGrammar.TRAINING,
     checkpoint: Checkpoint = None,
     bootstrap: Annotated[
         bool,
@@ -74,7 +77,7 @@ def compare(
     for run in runs:
         for name in splits:
             run.require_split(name)
-    decoding = DecodingSettings(beam, constrained, batch_size, length_penalty)
+    decoding = DecodingSettings(beam, grammar.value if constrained else None, batch_size, length_penalty)
     for name in splits:
         predictions = [[run.predictions(name, decoding, again=again) for run in system] for system in systems]
         try:

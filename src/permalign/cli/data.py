@@ -13,13 +13,14 @@ from permalign.cli.formatting import print_columns, with_examples
 from permalign.cli.printing import echo
 from permalign.cli.task_options import takes_task
 from permalign.errors import UsageError, unknown_name
+from permalign.plugins import TASKS
 from permalign.tasks.base import Example, Task
 from permalign.tasks.data_folder import data_root
 from permalign.tasks.download import Progress, find_download
 from permalign.tasks.download import fetch as fetch_download
 from permalign.tasks.download_catalogue import DOWNLOADS, Download, RemoteFile
 from permalign.tasks.export import example_line, write_task
-from permalign.tasks.registry import TASKS, task_options
+from permalign.tasks.registry import load_task_class, task_options
 from permalign.tasks.split_statistics import SideStatistics, task_statistics
 
 app = typer.Typer(
@@ -47,7 +48,7 @@ def list_tasks(data_dir: DataDir = None) -> None:
     print_columns(
         [
             ("TASK", "METRIC", "DESCRIPTION"),
-            *((name, task.metric, task.description) for name, task in TASKS.items()),
+            *((task.name, task.metric, task.description) for task in map(load_task_class, TASKS)),
         ]
     )
     echo()
@@ -66,7 +67,7 @@ def list_tasks(data_dir: DataDir = None) -> None:
     help=_help(
         "Print the first examples of a split.",
         "show en-ja len/test",
-        "show own iid/train --path my.tsv -n 20",
+        "show my.csv iid/train -n 20",
         "show scan-sp iid/dev --json -n 100 | jq .source",
     )
 )
@@ -74,13 +75,12 @@ def list_tasks(data_dir: DataDir = None) -> None:
 @takes_task
 def show(
     task: Task,
-    split: Annotated[
-        str, typer.Argument(metavar="SPLIT", help="Name of a split, such as iid/train or len/test.")
-    ],
+    split: str | None,
     number: Annotated[int, typer.Option("-n", "--number", help="Number of examples.", min=0)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """Print the first examples of a split."""
+    split = task.splits[0] if split is None else split
     if split not in task.splits:
         raise UsageError(unknown_name(f"split of {task.name}", split, task.splits))
     examples = task.examples(split)
@@ -115,7 +115,8 @@ def make(
         "Print the number of examples, the lengths and the vocabulary sizes (TYPES) of every split. UNSEEN is the "
         "share of tokens that do not occur in the training split of the same condition.",
         "stats en-ja",
-        "stats aligned --source-file a.de --target-file a.en",
+        "stats my.tsv --source-column question --target-column query",
+        "stats a.de a.en",
     )
 )
 @report_errors()

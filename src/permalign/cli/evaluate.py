@@ -11,6 +11,7 @@ import typer
 from permalign.cli.error_messages import report_errors
 from permalign.cli.formatting import print_columns, with_examples
 from permalign.cli.printing import echo
+from permalign.cli.task_options import SOURCE_COLUMN_HELP, TARGET_COLUMN_HELP
 
 if TYPE_CHECKING:
     from permalign.evaluation import Report
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
     from permalign.training.trained_run import TrainedRun
 
 HELP = with_examples(
-    "Evaluate a run on splits of its task, and write the predictions to RUN/predictions.\n\n"
+    "Evaluate a run on splits of its task, or on all of a file, and write the predictions to RUN/predictions.\n\n"
     "Metrics are in percent. Token accuracy is the share of positions at which output and target have the same token; "
     "missing and superfluous tokens count as wrong. BLEU and chrF are computed by sacrebleu without tokenization "
     "(--tokenize none); the sacrebleu command that is printed gives the same scores for the files of references (.ref) "
     "and outputs (.hyp).",
     "evaluate runs/soft",
     "evaluate runs/soft --split iid/test --split len/test --beam 5",
+    "evaluate runs/soft --file new.tsv",
     "evaluate runs/soft --split len/test --by depth --plot depth.pdf",
     "evaluate runs/soft --set task.depth=10 --split depth-10/test",
     "evaluate runs/geo --constrained --json | jq .metrics",
@@ -42,7 +44,26 @@ LengthPenalty = Annotated[
         "training.length_penalty].",
     ),
 ]
-Constrained = Annotated[bool, typer.Option("--constrained", help="Allow only outputs of the task's grammar.")]
+
+
+class ChosenGrammar(StrEnum):
+    """The grammars that can constrain outputs."""
+
+    TRAINING = "training"
+    TASK = "task"
+
+
+Constrained = Annotated[
+    bool, typer.Option("--constrained", help="Allow only outputs of a grammar; see --grammar.")
+]
+WhichGrammar = Annotated[
+    ChosenGrammar,
+    typer.Option(
+        "--grammar",
+        help="The grammar of --constrained: the rules that the run's training data uses, or all rules of the task, "
+        "some of which only test data may use.",
+    ),
+]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per batch.")]
 Device = Annotated[
     str | None, typer.Option(help="Device, such as cpu or cuda:1 [default: the first GPU, else the CPU].")
@@ -75,9 +96,21 @@ class Size(StrEnum):
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that `permalign train` wrote.")],
     split: Splits = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--file",
+            metavar="DATA",
+            help="Evaluate on all examples of your own data: a .tsv, .csv or .jsonl file (also .gz), a folder, or "
+            "hf:NAME; given twice, aligned files of sources and targets. No earlier predictions are overwritten.",
+        ),
+    ] = None,
+    source_column: Annotated[str | None, typer.Option(metavar="NAME", help=SOURCE_COLUMN_HELP)] = None,
+    target_column: Annotated[str | None, typer.Option(metavar="NAME", help=TARGET_COLUMN_HELP)] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     constrained: Constrained = False,
+    grammar: WhichGrammar = ChosenGrammar.TRAINING,
     checkpoint: Checkpoint = None,
     by: Annotated[
         Size | None, typer.Option(help="Also print the metrics by source length or by depth.")
@@ -92,6 +125,10 @@ def evaluate(
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder for the predictions [default: RUN/predictions]."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Also compute this metric, such as a plug-in's; may be repeated."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -115,9 +152,14 @@ def evaluate(
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
     trained_run = TrainedRun(run, checkpoint, settings or (), device)
-    decoding = DecodingSettings(beam, constrained, batch_size, length_penalty)
-    if constrained:
-        trained_run.require_grammar()
+    decoding = DecodingSettings(beam, grammar.value if constrained else None, batch_size, length_penalty)
+    trained_run.constraint(decoding.grammar)  # so that an error is reported before anything is evaluated
+    columns = {"source_column": source_column, "target_column": target_column}
+    given = {name: value for name, value in columns.items() if value is not None}
+    if (file and (split or settings)) or (given and not file):
+        raise typer.BadParameter("use either --file with its columns, or --split and --set.")
+    if file:
+        split = [trained_run.use_file(file, **given)]
     splits = list(dict.fromkeys(split or [trained_run.test_split]))
     for name in splits:
         trained_run.require_split(name)
@@ -127,7 +169,7 @@ def evaluate(
     groups: dict[str, tuple[Group, ...]] = {}
     for name in splits:
         echo(f"evaluating on {name} of {trained_run.task.name}", err=True)
-        reports[name] = trained_run.evaluate(name, decoding)
+        reports[name] = trained_run.evaluate(name, decoding, metric or ())
         if by is not None:
             groups[name] = _breakdown(trained_run, reports[name], by)
         files = trained_run.write(name, decoding, reports[name], output)
@@ -183,6 +225,7 @@ def _record(
         "metrics": report.metrics,
         "signatures": report.signatures,
         "notes": report.notes,
+        "unknown_tokens": 0 if report.unknown is None else report.unknown.unknown,
         "predictions": str(files[0]),
     }
     if by is not None:

@@ -22,6 +22,7 @@ For other heads, the most probable orders are rescored, and a note says how many
 
 \b
 Examples:
+  permalign explain dates "12 march 2021"
   permalign explain runs/geo "what is the longest river in texas ?"
   permalign explain runs/geo "name the rivers ." --target "river all"
   permalign explain runs/geo "name the rivers ." --compare --html rivers.html --svg rivers.svg
@@ -31,7 +32,12 @@ Examples:
 
 @report_errors()
 def explain(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run or of a saved model.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="Folder of a run or of a saved model, or a model that comes with permalign."
+        ),
+    ],
     sentence: Annotated[
         str, typer.Argument(metavar="SENTENCE", help="Sentence, with its words separated by spaces.")
     ],
@@ -97,11 +103,12 @@ def _trace(
         from permalign.explain import compare as compare_variants
         from permalign.explain import explain as explain_sentence
         from permalign.explain.server.served_runs import load_from_folder
+        from permalign.models.bundled import find_model_folder
     except ModuleNotFoundError as error:
         raise PermalignError(
             f'permalign explain needs {error.name}: pip install "permalign[cli,models]".'
         ) from None
-    model = load_from_folder(run)
+    model = load_from_folder(find_model_folder(run))
     try:
         trace = explain_sentence(model, sentence, target, beam=beam)
         return trace, compare_variants(model, sentence, beam=beam) if compare else None

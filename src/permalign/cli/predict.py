@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permalign.cli.error_messages import report_errors
-from permalign.cli.evaluate import BatchSize, Beam, Checkpoint, Constrained, Device, LengthPenalty
+from permalign.cli.evaluate import (
+    BatchSize,
+    Beam,
+    Checkpoint,
+    ChosenGrammar,
+    Constrained,
+    Device,
+    LengthPenalty,
+    WhichGrammar,
+)
 from permalign.cli.formatting import with_examples
 from permalign.cli.printing import echo
 from permalign.cli.standard_input import STANDARD_INPUT, batches_of_lines, require_input
@@ -23,14 +32,17 @@ if TYPE_CHECKING:
     from permalign.structures.derivations import Tree
     from permalign.tasks.file_readers import Line
     from permalign.tasks.grammar import Grammar
+    from permalign.training.trained_run import GrammarSource
 
 HELP = with_examples(
     "Read sentences from standard input, one per line with tokens separated by spaces, and print one output per line, "
     "in the same order. Lines are processed as they arrive. The output for an empty line is empty.\n\n"
     "With --n-best, several lines are printed per sentence, each with the number of the sentence, the score "
-    "(log-probability) and the output, separated by tabs. With --json, one JSON object is printed per sentence.",
+    "(log-probability) and the output, separated by tabs. With --json, one JSON object is printed per sentence.\n\n"
+    "Words that the model has never seen are named in a warning on standard error, and in the field unknown of --json.",
     "predict runs/soft < questions.txt > programs.txt",
     "echo '( 1 + 2 ) * 3' | permalign predict runs/soft --explain",
+    "predict runs/de --glossary terms.tsv < sentences.txt",
     "predict runs/geo --constrained --beam 5 --n-best 5 --json < questions.txt | jq .output",
 ).replace("permalign echo", "echo")
 
@@ -40,7 +52,8 @@ def predict(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="Folder of a run or of a model, or a name on the Hugging Face hub."
+            metavar="RUN",
+            help="Folder of a run or of a model, a model that comes with permalign, or a name on the Hugging Face hub.",
         ),
     ],
     beam: Beam = None,
@@ -51,6 +64,15 @@ def predict(
         typer.Option("--explain", help="Show the derivation tree, the reordered sentence and the segments."),
     ] = False,
     constrained: Constrained = False,
+    grammar: WhichGrammar = ChosenGrammar.TRAINING,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Text file of required outputs, one per line: a source phrase, a tab, and its output, or several "
+            "outputs of which one is required (inflected forms), separated by tabs.",
+        ),
+    ] = None,
     checkpoint: Checkpoint = None,
     batch_size: BatchSize = 64,
     device: Device = None,
@@ -60,7 +82,12 @@ def predict(
     if beam is not None and n_best > beam:
         raise typer.BadParameter(f"--n-best {n_best} needs a --beam of at least {n_best}, not {beam}.")
     require_input()
-    model, defaults, grammar = _open(run, checkpoint, constrained, device)
+    terms = None
+    if glossary is not None:
+        from permalign.decoding.glossary import Glossary
+
+        terms = Glossary.read(glossary)
+    model, defaults, constraint = open_model(run, checkpoint, grammar.value if constrained else None, device)
     beam_size = max(defaults.beam, n_best) if beam is None else beam
     penalty = defaults.length_penalty if length_penalty is None else length_penalty
 
@@ -72,15 +99,24 @@ def predict(
             beam=beam_size,
             n_best=n_best,
             explain=explain,
-            constraint=grammar,
+            constraint=constraint,
             length_penalty=penalty,
             batch_size=batch_size,
+            glossary=terms,
         )
         predictions = dict(zip(nonempty, predicted, strict=True))
         return [predictions.get(index) for index in range(len(lines))]
 
     for lines in batches_of_lines(batch_size):
         for line, prediction in _within_memory(lines, predict_lines):
+            if prediction is not None and prediction.unknown:
+                words = ", ".join(prediction.unknown)
+                echo(
+                    f"warning: line {line.number} has words that the model has never seen: {words}", err=True
+                )
+            if prediction is not None and prediction.unmet:
+                unmet = ", ".join(prediction.unmet)
+                echo(f"warning: line {line.number} does not honour the glossary for: {unmet}", err=True)
             if as_json:
                 record = _record(line.number, line.text.split(), prediction)
                 echo(json.dumps(record, ensure_ascii=False))
@@ -123,23 +159,19 @@ def _is_about_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
 
 
-def _open(
-    run: str, checkpoint: str | None, constrained: bool, device: str | None
+def open_model(
+    run: str, checkpoint: str | None, grammar: "GrammarSource | None", device: str | None
 ) -> tuple["Model", "TrainingOptions", "Grammar | None"]:
     """The model, the options with the run's decoding, and the grammar to constrain the output with."""
+    from permalign.models.bundled import find_model_folder
     from permalign.options.run import TrainingOptions
     from permalign.training.trained_run import TrainedRun, load_on_device
 
+    run = str(find_model_folder(run))
     if (Path(run) / "config.yaml").is_file():
         trained_run = TrainedRun(run, checkpoint, device=device)
-        if constrained:
-            trained_run.require_grammar()
-        return (
-            trained_run.model,
-            trained_run.options.training,
-            trained_run.task.grammar if constrained else None,
-        )
-    if checkpoint or constrained:
+        return trained_run.model, trained_run.options.training, trained_run.constraint(grammar)
+    if checkpoint or grammar:
         option = "--checkpoint" if checkpoint else "--constrained"
         raise PermalignError(f"{option} needs a run with a config.yaml, but {run} has none.")
     return load_on_device(run, device), TrainingOptions(), None
@@ -162,10 +194,12 @@ def _record(number: int, words: Sequence[str], prediction: "Prediction | None") 
     """The JSON object to print for one sentence; ``prediction`` is None for an empty sentence."""
     record: dict[str, object] = {"line": number, "source": " ".join(words)}
     if prediction is None:
-        return {**record, "output": "", "score": None}
-    record |= _output(prediction)
+        return {**record, "output": "", "score": None, "unknown": ()}
+    record |= {**_output(prediction), "unknown": prediction.unknown}
     if prediction.alternatives:
         record["alternatives"] = [_output(alternative) for alternative in prediction.alternatives]
+    if prediction.unmet:
+        record["glossary_unmet"] = prediction.unmet
     if prediction.explanation is not None:
         record["explanation"] = _explanation(prediction.explanation)
     return record

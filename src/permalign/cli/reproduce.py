@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from permalign.cli.engines import Engine
 from permalign.cli.error_messages import report_errors
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 HELP = """Train and evaluate the systems of a table of the paper, and write the table with the paper's numbers.
 
 TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation), table5 (outputs with reordered sources
-and segments) or ablation (an ablation of exact transduction on GeoQuery).
+and segments), or one that is not in the paper: table6 (GeoQuery on the splits of other papers), ablation (exact
+transduction on GeoQuery) or dates.
 
 Runs that are already recorded are not repeated, and an interrupted run is resumed exactly. Every run is recorded as a
 line of RESULTS/runs.jsonl, from which the table RESULTS/TABLE.md and a list of all runs, RESULTS/runs.md, are written.
@@ -27,13 +29,15 @@ Examples:
   permalign reproduce table2 --cell soft/arithmetic-len --seeds 0
   permalign reproduce table3 --cell 'hard/*' --cell 'ssnt/zh-*' --budget 60
   permalign reproduce table4 --set training.max_cpu_minutes=10
+  permalign reproduce table2 --engine ray
 """
 
 
 @report_errors()
 def reproduce(
     table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="table2, table3, table4, table5 or ablation.")
+        str,
+        typer.Argument(metavar="TABLE", help="table2, table3, table4, table5, table6, ablation or dates."),
     ],
     cell: Annotated[
         list[str] | None,
@@ -54,6 +58,12 @@ def reproduce(
         int | None,
         typer.Option(help="Number of runs to train at the same time [default: one per core].", min=1),
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="Run in processes of this machine, or as tasks of a Ray cluster.")
+    ] = Engine.LOCAL,
+    gpus: Annotated[
+        float, typer.Option(help="GPUs for each run on a Ray cluster, such as 1 or 0.25.", min=0.0)
+    ] = 0.0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="OPTION=VALUE", help="Change an option of all runs; may be repeated."),
@@ -75,7 +85,7 @@ def reproduce(
     if show_list:
         _print_list(cells, len(chosen_seeds), plan)
         return
-    outcome = _run(plan, processes, budget)
+    outcome = _run(plan, processes, budget, engine, gpus)
     _write(chosen, store, results, changes)
     _report_unfinished(plan, outcome)
 
@@ -101,18 +111,21 @@ def _print_list(cells: "Sequence[Cell]", num_seeds: int, plan: "Plan") -> None:
         typer.echo(f"{cell.name:{width}}  {state:13}  {' '.join([cell.experiment, *cell.settings])}")
 
 
-def _run(plan: "Plan", processes: int | None, budget: float | None) -> "Outcome":
+def _run(plan: "Plan", processes: int | None, budget: float | None, engine: Engine, gpus: float) -> "Outcome":
     from permalign.reproduction.grid import default_processes, run_jobs
 
     for name, reason in plan.invalid.items():
         typer.echo(f"cannot be run: {name}: {reason}", err=True)
     typer.echo(f"{plan.num_done} results are recorded; {len(plan.jobs)} runs are still needed.", err=True)
-    return run_jobs(
-        plan.jobs,
-        processes or default_processes(),
-        minutes=budget,
-        say=lambda message: typer.echo(message, err=True),
-    )
+
+    def say(message: str) -> None:
+        typer.echo(message, err=True)
+
+    if engine is Engine.RAY:
+        from permalign.reproduction.ray_engine import run_jobs_on_ray
+
+        return run_jobs_on_ray(plan.jobs, processes, gpus=gpus, minutes=budget, say=say)
+    return run_jobs(plan.jobs, processes or default_processes(), minutes=budget, say=say)
 
 
 def _write(table: "Table", store: "RunStore", folder: Path, settings: list[str]) -> None:

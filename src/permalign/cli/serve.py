@@ -20,6 +20,7 @@ encryption: before you open it to others, put it behind a reverse proxy that pro
 
 \b
 Examples:
+  permalign serve
   permalign serve runs/geo
   permalign serve runs/remoto runs/ssnt --port 9000
 """
@@ -27,7 +28,12 @@ Examples:
 
 @report_errors()
 def serve(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or saved models.")],
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[RUN]...", help="Folders of runs or saved models [default: the models of permalign]."
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(help="Port to listen on; 0 for any free port.", min=0, max=65535)
@@ -49,7 +55,7 @@ def serve(
     from permalign.explain.server.listening import bind, listen
 
     listener = bind(host, port)  # before models are loaded, so that a port in use is reported at once
-    application = _build_application(runs, max_length, workers, tuple(allow_host or ()))
+    application = _build_application(runs or [], max_length, workers, tuple(allow_host or ()))
 
     def ready(address: str) -> None:
         typer.echo(f"permalign: the explorer is at {address} (stop it with Ctrl-C)", err=True)
@@ -73,5 +79,7 @@ def _build_application(
     from permalign.explain.server.application import application
     from permalign.explain.server.limits import Limits
     from permalign.explain.server.served_runs import find_runs
+    from permalign.models.bundled import bundled_names, find_model_folder
 
-    return application(find_runs(runs), Limits(max_length=max_length, num_workers=workers), allowed_hosts)
+    folders = [find_model_folder(run) for run in runs or bundled_names()]
+    return application(find_runs(folders), Limits(max_length=max_length, num_workers=workers), allowed_hosts)

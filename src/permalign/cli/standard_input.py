@@ -32,7 +32,7 @@ def batches_of_lines(size: int) -> Iterator[list[Line]]:
         for raw in raw_lines:
             number += 1
             try:
-                batch.append(Line(number, decode_line(raw.removesuffix(b"\r"), STANDARD_INPUT, number)))
+                batch.append(Line(number, decode_line(raw, STANDARD_INPUT, number)))
             except DataError:
                 if batch:
                     yield batch

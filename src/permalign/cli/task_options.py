@@ -1,4 +1,4 @@
-"""The command-line options of all tasks, shared by every command that takes a task."""
+"""The command-line options of all tasks, shared by every command that takes a task or the user's own data."""
 
 import inspect
 from collections.abc import Callable
@@ -7,7 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from permalign.tasks.data_arguments import describe_task
 from permalign.tasks.registry import get_task
+
+SOURCE_COLUMN_HELP = (
+    "Own data: name of the column with sources [default: source, or a usual name]; A,B joins columns."
+)
+TARGET_COLUMN_HELP = "Own data: name of the column with targets [default: target, or a usual name]."
 
 TASK_OPTIONS: dict[str, Any] = {
     "data_dir": Annotated[
@@ -34,13 +40,11 @@ TASK_OPTIONS: dict[str, Any] = {
         bool | None,
         typer.Option("--published", help="arithmetic: read the IID splits from the authors' files."),
     ],
-    "path": Annotated[Path | None, typer.Option(help="own: a .jsonl or .tsv file, or a folder of them.")],
-    "source_column": Annotated[
-        str | None, typer.Option(help="own: name of the column with sources [default: source].")
+    "path": Annotated[
+        Path | None, typer.Option(help="own: a .tsv, .csv or .jsonl file, a folder, or hf:NAME.")
     ],
-    "target_column": Annotated[
-        str | None, typer.Option(help="own: name of the column with targets [default: target].")
-    ],
+    "source_column": Annotated[str | None, typer.Option(metavar="NAME", help=SOURCE_COLUMN_HELP)],
+    "target_column": Annotated[str | None, typer.Option(metavar="NAME", help=TARGET_COLUMN_HELP)],
     "source_file": Annotated[
         Path | None, typer.Option(help="aligned, zh-en: file of sources, with one sentence per line.")
     ],
@@ -53,6 +57,14 @@ TASK_OPTIONS: dict[str, Any] = {
         typer.Option(
             help="aligned, zh-en: leave out longer pairs; arithmetic: largest length with --depth.", min=1
         ),
+    ],
+    "names": Annotated[
+        str | None,
+        typer.Option(help="geoquery: where the names for entity linking come from, geobase or list."),
+    ],
+    "fold_umlauts": Annotated[
+        bool | None,
+        typer.Option(help="geoquery: write the umlauts of questions as plain vowels [default: no]."),
     ],
     "max_train_length": Annotated[
         int | None,
@@ -73,26 +85,40 @@ TASK_OPTIONS: dict[str, Any] = {
 
 
 def takes_task(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: replace its parameter ``task`` by the argument TASK and the options of all tasks.
+    """Decorate a command: replace its parameter ``task`` by arguments and by the options of all tasks.
 
-    Only options that are given on the command line are passed to the task, so that each task has its own defaults, and
-    rejects options that it does not have.
+    The arguments are the name of a task, or the user's own data. If the command has a parameter ``split``, the last
+    argument is its value unless it is a file; without it, the split is None. Only options that are given on the command
+    line are passed to the task, so that each task has its own defaults, and rejects options that it does not have.
     """
     signature = inspect.signature(command)
+    takes_split = "split" in signature.parameters
 
-    def with_options(task: str, **values: Any) -> None:
+    def with_options(data: list[str], **values: Any) -> None:
         given = {name: values.pop(name) for name in TASK_OPTIONS}
         chosen = {name: value for name, value in given.items() if value is not None}
-        command(get_task(task, **chosen), **values)
+        if takes_split:
+            has_split = len(data) > 1 and not Path(data[-1]).is_file()
+            values["split"] = data[-1] if has_split else None
+            data = data[:-1] if has_split else data
+        described: dict[str, Any] = describe_task(data, chosen)
+        command(get_task(**described), **values)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    name = Annotated[str, typer.Argument(metavar="TASK", help="Name of a task; see `permalign data list`.")]
+    help_text = (
+        "Name of a task (see `permalign data list`); or your own data: a .tsv, .csv or .jsonl file (also .gz), two "
+        "aligned files, a folder with train, dev and test, or hf:NAME, a dataset of Hugging Face."
+    )
+    if takes_split:
+        help_text += " Then the name of a split, such as iid/train or len/test [default: the first]."
+    metavar = "TASK|DATA... [SPLIT]" if takes_split else "TASK|DATA..."
+    arguments = Annotated[list[str], typer.Argument(metavar=metavar, help=help_text)]
     parameters = [
-        inspect.Parameter("task", keyword, annotation=name),
+        inspect.Parameter("data", keyword, annotation=arguments),
         *(
             parameter.replace(kind=keyword)
             for parameter in signature.parameters.values()
-            if parameter.name != "task"
+            if parameter.name not in ("task", "split")
         ),
         *(
             inspect.Parameter(option, keyword, default=None, annotation=annotation)

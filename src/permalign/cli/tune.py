@@ -6,18 +6,21 @@ from typing import Annotated
 
 import typer
 
+from permalign.cli.engines import Engine
 from permalign.cli.error_messages import report_errors
 
 HELP = """Search for the options with the best dev metric, and write them to a YAML file for `permalign train`.
 
 Every trial is a training run with other values of the options. Trials whose dev metric falls behind are pruned. The
 search is stored in a database: run the same command again to resume it, and use --storage to share it between machines.
+Plots of the search by Optuna are written to DIR/plots: its history, the values tried, and which options matter.
 
 \b
 Examples:
   permalign tune arithmetic/hard --trials 30
   permalign tune geoquery/hard --range training.learning_rate=0.0005:0.005:log --range model.head.context=full,1,2
   permalign tune geoquery/ssnt --storage postgresql://user@host/studies --trials 200
+  permalign tune arithmetic/hard --trials 100 --engine ray --processes 8
   permalign train runs/tune-arithmetic-hard/best.yaml
 """
 
@@ -53,6 +56,12 @@ def tune(
     study: Annotated[
         str | None, typer.Option(help="Name of the study in the database [default: NAME].")
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="Search in this process, or in tasks of a Ray cluster.")
+    ] = Engine.LOCAL,
+    processes: Annotated[
+        int | None, typer.Option(help="Number of Ray tasks [default: one per core of the cluster].", min=1)
+    ] = None,
 ) -> None:
     """Search for the best options, and print the path of the file with them."""
     from permalign.errors import PermalignError
@@ -60,6 +69,7 @@ def tune(
     try:
         from permalign.training.tuning import BEST
         from permalign.training.tuning import tune as search
+        from permalign.training.tuning_plots import plot_study
     except ModuleNotFoundError as error:
         if error.name != "optuna":
             raise
@@ -67,8 +77,21 @@ def tune(
     from permalign.training.progress_display import PlainDisplay
 
     out = out or Path("runs", f"tune-{Path(name).with_suffix('').as_posix().replace('/', '-')}")
+    given: list[tuple[str, str | None]] = [("--set", setting) for setting in settings or []]
+    given += [("--range", text) for text in ranges or []]
+    given += [("--trials", str(trials)), ("--out", str(out)), ("--storage", storage), ("--study", study)]
+    arguments = [
+        "tune",
+        name,
+        *(word for option, value in given if value is not None for word in (option, value)),
+    ]
     try:
-        search(
+        if engine is Engine.RAY:
+            from permalign.reproduction.ray_engine import run_search_on_ray
+
+            run_search_on_ray(arguments, out, processes, say=lambda message: typer.echo(message, err=True))
+        # after a search on a cluster, this makes only the trials that are missing
+        study_of_trials = search(
             name,
             out,
             settings=settings or [],
@@ -79,12 +102,11 @@ def tune(
             display=PlainDisplay(),
         )
     except KeyboardInterrupt:
-        given: list[tuple[str, str | None]] = [("--set", setting) for setting in settings or []]
-        given += [("--range", text) for text in ranges or []]
-        given += [("--trials", str(trials)), ("--out", str(out)), ("--storage", storage), ("--study", study)]
-        words = [word for option, value in given if value is not None for word in (option, value)]
-        typer.echo(f"Resume with: {shlex.join(['permalign', 'tune', name, *words])}", err=True)
+        again = [*arguments, *(["--engine", "ray"] if engine is Engine.RAY else [])]
+        typer.echo(f"Resume with: {shlex.join(['permalign', *again])}", err=True)
         raise
     if not (out / BEST).exists():
         raise PermalignError(f"no trial finished; see the runs in {out}.")
+    for picture in plot_study(study_of_trials, out / "plots"):
+        typer.echo(f"wrote {picture}", err=True)
     typer.echo(out / BEST)
