@@ -19,8 +19,10 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "extensions.docstrings",
-    "extensions.drawn_math",
+    "extensions.formulas",
     "extensions.tables",
     "extensions.results",
 ]
@@ -28,29 +30,23 @@ myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the docstrings name the types that matter, with their shapes
-autodoc_class_signature = "separated"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+toc_object_entries_show_parents = "hide"
+python_maximum_signature_line_length = 90
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 default_role = "py:obj"  # a name in single backticks is a link where there is something to link to
 
+copybutton_exclude = ".linenos, .gp, .go"  # of a console block only the commands are copied
+
 html_title = "permalign"
-html_theme = "alabaster"
+html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["style.css"]
 html_show_sourcelink = False
-html_math_renderer = "drawn"
-html_theme_options = {
-    "description": "Sequence transduction with exact latent reorderings",
-    "fixed_sidebar": True,
-    "page_width": "1120px",
-    "sidebar_width": "240px",
-    "font_family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
-    "head_font_family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
-    "code_font_family": "ui-monospace, 'SF Mono', Menlo, Consolas, monospace",
-    "font_size": "16px",
-    "show_powered_by": False,
-}
-html_sidebars = {"**": ["about.html", "searchfield.html", "navigation.html"]}
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
 
 figures.make_all(HERE / "figures")

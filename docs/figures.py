@@ -1,6 +1,7 @@
 """The figures of the documentation, drawn by permalign itself when the pages are built, in a few seconds."""
 
 from collections.abc import Callable
+from functools import partial
 from math import factorial, nan
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from permalign import MonotoneAlignment, SeparablePermutation, SynchronousPermutation
+from permalign import MonotoneAlignment, SeparablePermutation, SynchronousPermutation, load_model
 from permalign.explain import Trace, svg
 from permalign.explain.trace.tree_nodes import flatten_tree
 from permalign.reproduction.summary import CellResult
@@ -25,6 +26,7 @@ STYLE = {
     "axes.spines.right": False,
     "svg.fonttype": "path",
     "svg.hashsalt": "permalign",  # the same figure is the same file
+    "savefig.transparent": True,  # the page's own background, light or dark
 }
 INK, SECOND, THIRD = "#1f4e79", "#c8553d", "#588157"
 
@@ -197,12 +199,18 @@ def beyond() -> Figure:
         max(result.cell.paper or 0.0 for name, result in results.items() if name.endswith(f"/{column}"))
         for column in columns
     ]
+    titles = {
+        "Hard-ReMoto": "hard",
+        "exact transduction": "exact-constrained-all-programs",
+        "reranked": "reranked-all-programs",
+    }
     return _bars(
         {
             "the paper's best": paper,
-            "Hard-ReMoto": [_mean(results.get(f"hard/{column}")) for column in columns],
-            "exact transduction": [_mean(results.get(f"exact-constrained/{column}")) for column in columns],
-            "reranked": [_mean(results.get(f"reranked/{column}")) for column in columns],
+            **{
+                title: [_mean(results.get(f"{row}/{column}")) for column in columns]
+                for title, row in titles.items()
+            },
         },
         [column.upper().replace("-", " ") for column in columns],
     )
@@ -248,10 +256,28 @@ def _heatmaps(panels: dict[str, torch.Tensor], words: tuple[str, ...]) -> Figure
     return figure
 
 
+GALLERY = {
+    "gallery-date": ("dates", "12 march 2021"),
+    "gallery-american-date": ("dates", "march 12 , 2021"),
+    "gallery-ordinal": ("dates", "the 3rd of may 1999"),
+    "gallery-slashes": ("dates", "3 / 12 / 2021"),
+    "gallery-command": ("scan-sp", "jump twice after walk around left"),
+    "gallery-conjunction": ("scan-sp", "walk left and run thrice"),
+    "gallery-expression": ("arithmetic", "( 2 * ( 8 - 5 ) )"),
+    "gallery-nested": ("arithmetic", "( ( 7 / 1 ) - ( 4 + 2 ) )"),
+}
+"""The models that come with the package and the sentences that the gallery shows, by the names of the figures."""
+
+
+def explained(model: str, sentence: str) -> str:
+    """Draw how a model that comes with the package gets from a sentence to its output."""
+    return svg(load_model(model).explain(sentence))
+
+
 FIGURES: dict[str, Callable[[], Figure | str]] = {
     draw.__name__.replace("_", "-"): draw
     for draw in (tree, counts, sampling, three_answers, posterior, monotone, transduction, one_word, beyond)
-}
+} | {name: partial(explained, *shown) for name, shown in GALLERY.items()}
 
 
 def make_all(folder: Path) -> None:

@@ -10,6 +10,7 @@ The blocks of a page run in order, in a folder that is empty at the start:
 ``<!-- not run: ... -->`` and ``<!-- output differs: ... -->`` (the block is run, but its output is not compared).
 """
 
+import inspect
 import os
 import re
 import shlex
@@ -23,6 +24,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+import permalign
 from permalign.cli.app import app
 from permalign.training.experiments import experiment_names
 
@@ -37,7 +39,7 @@ BLOCK = re.compile(
 SHOWN_ONLY = {"text", "bibtex"}
 DIRECTIVES = {"{math}", "{toctree}", "{automodule}", "{autoclass}", "{autofunction}", "{options-table}"}
 DIRECTIVES |= {"{results-table}", "{experiments-table}", "{command-help}", "{eval-rst}"}
-MOST_NOT_RUN = 8
+MOST_NOT_RUN = 9
 SHORT = " --set training.max_steps=10 --set training.stages=[] --set training.max_dev_examples=20"
 """Settings that shorten the training runs of the README."""
 
@@ -219,12 +221,37 @@ def test_the_tables_show_every_option_with_its_default(monkeypatch):
     from permalign.options.run import RunOptions
 
     rows = {option: rest for option, *rest in option_rows(RunOptions)}
-    assert rows["training.keep_checkpoints"] == ["integer, >= 1", "1", "number of best checkpoints to keep"]
+    assert rows["training.keep_checkpoints"] == [
+        "integer, >= 1",
+        "``1``",
+        "number of best checkpoints to keep",
+    ]
     assert rows["model.head.context"][0] == "``full`` or integer, >= 1"
-    assert rows["model.reorderer.shared_embeddings"][1] == "false"
+    assert rows["model.reorderer.shared_embeddings"][1] == "``false``"
     assert rows["task"][1] == "required"
-    assert all(description for *_, description in rows.values())
+    assert rows["training.trackers"][0].startswith("list of ``tensorboard``")
+    assert rows["description"][1] == '``""``'
+    assert all(cell.strip() for row in rows.values() for cell in row)
     assert {"text.source.kind", "model.head.encoder.hidden_size", "training.stages.*.objective"} <= set(rows)
+
+
+def test_methods_described_by_hand_have_the_arguments_that_the_page_names():
+    page = (ROOT / "docs" / "reference" / "core.md").read_text("utf-8").replace("\\\n", "")
+    described = re.findall(r"py:method:: permalign\.models\.base\.Model\.(\w+)\((.*?)\)\n", page)
+    assert [method for method, _ in described] == ["save_pretrained", "push_to_hub"]
+    for method, arguments in described:
+        named = re.findall(r"(?:^|[ *])([a-z_]+)(?=[,=)]|$)", re.sub(r"\".*?\"", "", arguments))
+        known = inspect.signature(getattr(permalign.Transducer, method)).parameters
+        assert named
+        assert [name for name in named if name not in known] == []
+
+
+def test_formulas_are_drawn_by_files_of_an_installed_package(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from extensions.formulas import FONTS, SCRIPT, mathjax
+
+    assert (mathjax() / SCRIPT).is_file()
+    assert list((mathjax() / FONTS).glob("*.woff"))
 
 
 def test_numbers_of_results_are_shown_with_their_deviation_and_the_paper(monkeypatch):

@@ -1,6 +1,9 @@
-"""Docstrings as pages: an indented block is a formula or code, to be shown as it stands."""
+"""Docstrings as pages: an indented block is a formula or code, and a class is called as its ``__init__`` says."""
+
+import inspect
 
 from sphinx.application import Sphinx
+from sphinx.util.inspect import signature, stringify_signature
 
 
 def keep_blocks(lines: list[str]) -> list[str]:
@@ -32,7 +35,18 @@ def _process(app: Sphinx, what: str, name: str, obj: object, options: object, li
     lines[:] = keep_blocks(lines)
 
 
+def _sign(
+    app: Sphinx, what: str, name: str, obj: object, options: object, args: str | None, returns: str | None
+) -> tuple[str, None] | None:
+    """Show the arguments of ``__init__`` where a base class from another package hides them by its ``__new__``."""
+    if what != "class" or not args or not args.startswith("(*args, **kwargs)") or not inspect.isclass(obj):
+        return None
+    call = signature(obj.__init__, bound_method=True)
+    return stringify_signature(call, show_return_annotation=False, unqualified_typehints=True), None
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Look at docstrings before napoleon does."""
+    """Look at docstrings before napoleon does, and at signatures."""
     app.connect("autodoc-process-docstring", _process, priority=100)
+    app.connect("autodoc-process-signature", _sign)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

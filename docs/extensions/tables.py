@@ -1,5 +1,6 @@
 """Tables that are read from the code: the options of a config, the experiments, the command line's help."""
 
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from types import UnionType
@@ -13,7 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.main import get_command
 
-from permalign.options.base import MAX_SEED, MAX_SIZE, Options
+from permalign.options.base import MAX_SEED, MAX_SIZE, Options, PartName
 
 SIGNS = {Ge: (">=", "ge"), Gt: (">", "gt"), Le: ("<=", "le"), Lt: ("<", "lt")}
 
@@ -27,7 +28,7 @@ def option_rows(options: type[Options], prefix: str = "") -> Iterator[tuple[str,
             yield from option_rows(nested, f"{prefix}{name}.")
             continue
         if nested is not None:
-            yield f"{prefix}{name}", "list", "none", field.description or ""
+            yield f"{prefix}{name}", "list", "``[]``", field.description or ""
             yield from option_rows(nested, f"{prefix}{name}.*.")
             continue
         yield f"{prefix}{name}", _type(field), _default(field), field.description or ""
@@ -45,6 +46,9 @@ def _is_options(annotation: Any) -> bool:
 
 
 def _type(field: FieldInfo) -> str:
+    for rule in field.metadata:
+        if isinstance(rule, PartName):
+            return ", ".join(f"``{name}``" for name in rule.registry.built_in) + ", or that of a plug-in"
     bounds = ", ".join(_bounds(field.metadata))
     return _name(field.annotation) + (f", {bounds}" if bounds else "")
 
@@ -69,16 +73,17 @@ def _name(annotation: Any) -> str:
         return " or ".join("null" if part is type(None) else _name(part) for part in inner)
     if origin is dict:
         return "mapping"
+    if origin in (tuple, list):
+        return f"list of {_name(inner[0])}"
     return {"int": "integer", "float": "number", "str": "text", "bool": "true or false"}[annotation.__name__]
 
 
 def _default(field: FieldInfo) -> str:
+    """Return the default as YAML spells it."""
     if field.is_required():
         return "required"
-    value = field.default
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "null" if value is None else f"{value}" or "empty"
+    value = field.get_default(call_default_factory=True)
+    return f"``{value}``" if isinstance(value, str) and value else f"``{json.dumps(value)}``"
 
 
 class OptionsTable(SphinxDirective):
