@@ -4,7 +4,17 @@ import json
 import sys
 from collections.abc import Iterator
 
-from benchmarks import alignment, labelled, models, processes, reordering, table, tasks, transduction
+from benchmarks import (
+    alignment,
+    labelled,
+    models,
+    processes,
+    reordering,
+    table,
+    tasks,
+    transduction,
+    translation,
+)
 from benchmarks.measuring import Measurement, machine
 from permalign import kernels
 
@@ -29,6 +39,7 @@ def measurements() -> Iterator[list[Measurement]]:
     yield processes.compare_settings(batch=16, length=25)
     yield models.arithmetic_step()
     yield models.translation_step()
+    yield translation.steps()
     yield models.predictions()
     yield tasks.data()
     yield [tasks.grammar_step(), *tasks.command_line()]

@@ -2,7 +2,17 @@ import json
 
 import pytest
 import torch
-from benchmarks import alignment, labelled, models, processes, reordering, table, tasks, transduction
+from benchmarks import (
+    alignment,
+    labelled,
+    models,
+    processes,
+    reordering,
+    table,
+    tasks,
+    transduction,
+    translation,
+)
 from benchmarks.measuring import Measurement, best_seconds, current_bytes, machine, peak_bytes
 
 TINY = reordering.Size(batch=2, length=5, width=8, hidden=16)
@@ -69,6 +79,14 @@ def test_backends_that_differ_on_labelled_trees_are_not_compared(monkeypatch):
     )
     with pytest.raises(RuntimeError, match="cannot be compared"):
         labelled.compiled_against_portable(labelled.Size(2, 3, 2))
+
+
+def test_steps_of_translation_models_are_ratios_of_their_seconds():
+    rows = {row.name: row for row in translation.steps(2, 3, 4, 900, width=8, times=1)}
+    seconds = rows["seq2seq-fused"].details
+    assert rows["seq2seq-fused"].measured == seconds["Seq2Seq before seconds"] / seconds["Seq2Seq seconds"]
+    before, sampled = (seconds[f"Hard-ReMoto {what} seconds"] for what in ("before", "sampled"))
+    assert rows["hard-sampled"].measured == before / sampled
 
 
 def test_additive_and_full_softmax_agree_in_values_and_gradients():
