@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 # The index that torch is installed from, if it is not pip's default; PyTorch's index of CPU builds saves gigabytes.
 TORCH_INDEX ?=
 
-.PHONY: help demo test test-all lint format bench docs clean
+.PHONY: help demo models test test-all lint format bench trust mutate docs package release-check clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,6 +22,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## train a model on arithmetic, test it, and draw how it reads an expression
 	@$(BIN)/python -m permalign.demo
 
+models: $(READY)  ## train the small models that come with the package again
+	$(BIN)/python -m permalign.reproduction.bundle
+
 lint: $(READY)  ## style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,20 +34,37 @@ format: $(READY)  ## mend style and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(READY)  ## all tests but the slow ones, with doctests and coverage
+test: $(READY)  ## all tests but the slow ones, with doctests
 	$(BIN)/python -m permalign.kernels
-	$(BIN)/pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n 2 -m "not slow"
 
-test-all: $(READY)  ## the slow tests as well
+test-all: $(READY)  ## the slow tests as well, and which lines no test runs
 	$(BIN)/python -m permalign.kernels
 	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
 
 bench: $(READY)  ## side-by-side speed ratios, kept in benchmarks/results
 	$(BIN)/python -m benchmarks
 
+trust: $(READY)  ## kill runs, damage files, fuzz readers and load the explorer for 12 minutes; writes results/trust.md
+	$(BIN)/python -m tests.trust
+
+mutate: $(READY)  ## change the code in small ways for an hour, and list the changes that no test notices
+	$(BIN)/python -m tests.trust.mutate
+
 docs: $(READY)  ## the documentation, in build/docs, without a warning
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
 	@echo "open build/docs/index.html"
+
+package: $(READY)  ## a wheel and an sdist, in dist, installed into an empty environment and used
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/pytest -q tests/test_package.py
+
+release-check: $(READY)  ## everything that must hold before a release
+	@test -z "$$(git status --porcelain)" || { echo "There are uncommitted changes: commit or stash them."; exit 1; }
+	$(BIN)/python .ci/check_version.py
+	$(MAKE) lint test-all docs package
+	@echo "Ready. Tag the commit, and upload what is in dist: python -m twine upload dist/*"
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build docs/figures

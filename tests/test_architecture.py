@@ -12,13 +12,13 @@ PACKAGE = ROOT / "src" / "permalign"
 
 # A package or module may import from the rows above its own, and from nothing else. So there is no cycle.
 ROWS = [
-    {"errors", "notebooks", "shapes"},
-    {"checks", "files", "masks"},
+    {"errors", "notebooks", "openmp", "shapes"},
+    {"checks", "files", "masks", "plugins"},
     {"tensor_files", "yaml_files"},
     {"kernels"},
     {"structures"},
     {"tasks"},
-    {"text", "options"},
+    {"diagnosis", "text", "options"},
     {"encoders"},
     {"reorderers", "heads"},
     {"decoding"},

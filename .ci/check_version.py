@@ -1,0 +1,28 @@
+"""Require that the package, the changelog and the citation name the same version; part of ``make release-check``."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PLACES = {
+    "src/permalign/__init__.py": r'^__version__ = "(.+)"$',
+    "CHANGELOG.md": r"^## \[(\d.*?)\]",  # the latest release; a changelog that is still unreleased has none
+    "CITATION.cff": r"^version: (.+)$",
+}
+
+
+def find_versions(root: Path = ROOT) -> dict[str, str]:
+    """The version that each file names; empty if it names none."""
+    found = {}
+    for name, pattern in PLACES.items():
+        match = re.search(pattern, (root / name).read_text("utf-8"), re.MULTILINE)
+        found[name] = match[1] if match else ""
+    return found
+
+
+if __name__ == "__main__":
+    versions = find_versions()
+    if len(set(versions.values())) != 1:
+        described = "; ".join(f"{name}: {version or 'no release'}" for name, version in versions.items())
+        sys.exit(f"These must name the same version ({described}).")

@@ -1,0 +1,87 @@
+"""The wheel and the sdist that `python -m build` makes: complete, and usable in an environment without the sources."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import permalign
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder with the wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
+    done = subprocess.run(build, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """Runs commands in an environment in which the wheel is installed, and which borrows its dependencies."""
+    home = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    (wheel,) = built.glob("*.whl")
+    python = home / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, wheel], check=True)
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def run(*arguments, program="permalign", cwd=home):
+        command = [home / "bin" / program, *map(str, arguments)]
+        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+
+    return run
+
+
+def test_the_sdist_has_what_tests_and_docs_need(built):
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "tests/conftest.py", "docs/conf.py", "results/runs.jsonl", "LICENSE"} <= names
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+
+
+def test_the_wheel_has_every_file_of_the_package(built):
+    (wheel,) = built.glob("*.whl")
+    assert wheel.name == f"permalign-{permalign.__version__}-py3-none-any.whl"
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("permalign/")}
+    tracked = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "src/permalign"], capture_output=True, text=True, check=True
+    )
+    assert packed == {name.removeprefix("src/") for name in tracked.stdout.splitlines()}
+
+
+def test_the_installed_command_trains_and_predicts(installed, tmp_path):
+    done = installed("--version")
+    assert (done.returncode, done.stdout) == (0, f"{permalign.__version__}\n"), done.stderr
+    done = installed("-c", "import permalign; print(permalign.__file__)", program="python")
+    assert "environment" in done.stdout
+    (tmp_path / "three.csv").write_text("source,target\na b,B A\nb c,C B\nc a,A C\n")
+    train = ["train", "three.csv", "--run", "run", "--set", "training.max_steps=2"]
+    done = installed(*train, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = installed("explain", "run", "a b", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_extras_that_messages_name_exist():
+    named = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for group in re.findall(r"permalign\[([a-z,]+)\]", path.read_text("utf-8")):
+            named |= set(group.split(","))
+    known = set(re.findall(r"^([a-z]+) = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE))
+    assert named <= known
