@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permalign.cli.error_messages import report_errors
+from permalign.cli.evaluate import Device
 from permalign.cli.printing import echo
 from permalign.cli.task_options import SOURCE_COLUMN_HELP, TARGET_COLUMN_HELP
 from permalign.tasks.data_arguments import describe_data, is_data, short_name
@@ -35,6 +36,7 @@ Examples:
   permalign train arithmetic/soft
   permalign train arithmetic/soft --set training.max_steps=200 --set model.head.embedding_dim=64 --run runs/wide
   permalign train my-experiment.yaml --seed 2
+  permalign train geoquery/ssnt --device cuda:1 --set training.precision=bf16
   permalign train --resume runs/wide
   accelerate launch -m permalign.cli train geoquery/ssnt --set task.language=de
 """
@@ -93,6 +95,7 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Delete an existing run in the folder, and start again.")
     ] = False,
+    device: Device = None,
     seed: Annotated[int | None, typer.Option(help="The same as --set seed=SEED.", min=0)] = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the experiments.")] = False,
 ) -> None:
@@ -102,15 +105,16 @@ def train(
     elif resume is not None:
         if names or recipe or data or settings or run or overwrite or seed is not None:
             raise typer.BadParameter(
-                "a run is resumed with the options it was started with; use --resume RUN without other options."
+                "a run is resumed with the options it was started with; use --resume RUN without other options, except "
+                "--device."
             )
-        _resume(resume)
+        _resume(resume, device)
     else:
         columns = {"source_column": source_column, "target_column": target_column}
         given = {f"task.{name}": value for name, value in columns.items()} | {"seed": seed}
         given_settings = [f"{name}={json.dumps(value)}" for name, value in given.items() if value is not None]
         options, name = _options(names or [], data or [], recipe, [*given_settings, *(settings or [])])
-        _train(options, run or Path("runs", f"{name}-seed-{options.seed}"), overwrite)
+        _train(options, run or Path("runs", f"{name}-seed-{options.seed}"), overwrite, device)
 
 
 def _options(
@@ -151,18 +155,18 @@ def run_name(*names: str) -> str:
     return "-".join(map(short_name, names))
 
 
-def _train(options: "RunOptions", run: Path, overwrite: bool) -> None:
+def _train(options: "RunOptions", run: Path, overwrite: bool, device: str | None) -> None:
     from permalign.training.launch import train
 
     with _resume_hint(run):
-        _print_end(run, train(options, run, overwrite=overwrite))
+        _print_end(run, train(options, run, overwrite=overwrite, device=device))
 
 
-def _resume(run: Path) -> None:
+def _resume(run: Path, device: str | None) -> None:
     from permalign.training.launch import resume
 
     with _resume_hint(run):
-        _print_end(run, resume(run))
+        _print_end(run, resume(run, device=device))
 
 
 @contextmanager

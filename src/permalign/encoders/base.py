@@ -1,10 +1,12 @@
 """The base class of all encoders."""
 
 from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from permalign.checks import require_lengths, require_range, shape_of
+from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 
 
@@ -15,15 +17,24 @@ def no_encoder() -> None:
 class Encoder(nn.Module, ABC):
     """Turns the embeddings of words into states of the same words in their context.
 
-    States at padding are zero, and neither padding nor the other sentences of a batch change a state.
+    States at padding are zero, and neither padding nor the other sentences of a batch change a state. With mixed
+    precision, an encoder is computed in low precision, and its states are returned in float32.
 
     Attributes:
         input_size: the size of the embeddings it reads.
         hidden_size: the size of its states.
+        low_precision_on_cpu: whether mixed precision works on every CPU; else the encoder stays in float32 there.
     """
 
     input_size: int
     hidden_size: int
+    low_precision_on_cpu: ClassVar[bool] = True
+
+    def __call__(self, embedded: Tensor, *arguments: Any) -> Tensor:
+        """Compute the states; see `forward`."""
+        call = super().__call__
+        states: Tensor = in_low_precision(call, embedded, *arguments, on_cpu=self.low_precision_on_cpu)
+        return states
 
     @abstractmethod
     def forward(

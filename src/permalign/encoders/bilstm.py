@@ -1,5 +1,7 @@
 """A bidirectional LSTM."""
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -24,6 +26,8 @@ class BiLstmEncoder(Encoder):
     >>> encoder(torch.randn(2, 5, 6), torch.tensor([5, 3])).shape
     torch.Size([2, 5, 8])
     """
+
+    low_precision_on_cpu: ClassVar[bool] = False  # some CPUs have no LSTM in bfloat16
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()

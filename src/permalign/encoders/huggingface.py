@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from permalign.checks import shape_of
 from permalign.errors import PermalignError
+from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS, UNKNOWN_ID
 
@@ -102,8 +103,12 @@ class HuggingFaceEncoder(nn.Module):
         encoded, word_indices = self._tokenize(sentences, add_special_tokens)
         device = next(self.model.parameters()).device
         inputs = {name: tensor.to(device) for name, tensor in encoded.items()}
-        states = self.model(**inputs).last_hidden_state  # (batch, subword, hidden_size)
+        states = in_low_precision(self._run, inputs.pop("input_ids"), inputs)  # (batch, subword, hidden_size)
         return self._pool(states, word_indices.to(device), max(map(len, sentences)))
+
+    def _run(self, input_ids: Tensor, others: dict[str, Tensor]) -> Tensor:
+        states: Tensor = self.model(input_ids=input_ids, **others).last_hidden_state
+        return states
 
     def _tokenize(self, sentences: Sequence[Sequence[str]], add_special_tokens: bool) -> tuple[Any, Tensor]:
         """The model's input, and the index of each subword's word ``(batch, subword)``, -1 for special tokens."""

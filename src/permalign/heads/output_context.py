@@ -8,6 +8,7 @@ from torch.nn.functional import pad
 
 from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.copying import in_vocabulary
+from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -103,14 +104,14 @@ class OutputContext(nn.Module):
 
     def _run_windows(self, windows: Tensor) -> Tensor:
         """Return the states of windows of tokens, ``(..., window_size)``."""
-        states: Tensor = self.dropout(self.network(self.embed(windows).flatten(-2)))
+        states: Tensor = self.dropout(in_low_precision(self.network, self.embed(windows).flatten(-2)))
         return states
 
     def _run_lstm(
         self, tokens: Tensor, before: tuple[Tensor, Tensor] | None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return the states after each token, ``(rows, tokens, hidden_size)``, and the LSTM's own after the last."""
-        states, after = self.network(self.embed(tokens), before)
+        states, after = in_low_precision(self.network, self.embed(tokens), before, on_cpu=False)
         return self.dropout(states), after
 
     def _step_lstm(self, tokens: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:

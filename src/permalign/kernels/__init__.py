@@ -25,6 +25,7 @@ from permalign.kernels import operators, portable
 from permalign.kernels.layout import length_of, root_scores, span_count
 from permalign.kernels.numerics import LOG_ZERO, needs_logs
 from permalign.kernels.portable.synchronous import Walks
+from permalign.precision import outside_autocast
 
 __all__ = [
     "Backend",
@@ -91,6 +92,7 @@ def _compiled(tensor: Tensor) -> bool:
 # Except for walks, the normal form is always computed in plain torch: there are no compiled loops for it.
 
 
+@outside_autocast
 def inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
     """Log-partition (batch,) and weights gamma (batch, T, 2); see `permalign.kernels.portable.separable.inside`."""
     if _compiled(scores) and not normal_form:
@@ -98,6 +100,7 @@ def inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[
     return portable.separable.inside(scores, lengths, normal_form)
 
 
+@outside_autocast
 def best_inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
     """The weight of the best derivation, and of the best one through each option (not differentiable)."""
     if _compiled(scores) and not normal_form:
@@ -105,6 +108,7 @@ def best_inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> t
     return portable.separable.inside(scores.detach(), lengths, normal_form, maximise=True)
 
 
+@outside_autocast
 def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
     """Normalise over the options of every span; see `permalign.kernels.portable.separable.span_softmax`."""
     if _compiled(logits) and not within_rule:
@@ -112,6 +116,7 @@ def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> 
     return portable.separable.span_softmax(logits, lengths, within_rule)
 
 
+@outside_autocast
 def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
     """One at the heaviest option of every span, zero elsewhere (not differentiable)."""
     if _compiled(weights) and not within_rule:
@@ -119,6 +124,7 @@ def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) ->
     return portable.separable.span_one_hot(weights, lengths, within_rule)
 
 
+@outside_autocast
 def rule_marginals(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = None) -> Tensor:
     """How probable each option is in a derivation; see `permalign.kernels.portable.separable.rule_marginals`."""
     if _compiled(rules) and given_rule is None:
@@ -126,6 +132,7 @@ def rule_marginals(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = N
     return portable.separable.rule_marginals(rules, lengths, given_rule)
 
 
+@outside_autocast
 def expected_matrix(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = None) -> Tensor:
     """The expected permutation matrix; see `permalign.kernels.portable.separable.expected_matrix`."""
     if _compiled(rules) and given_rule is None:
@@ -133,6 +140,7 @@ def expected_matrix(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = 
     return portable.separable.expected_matrix(rules, lengths, given_rule)
 
 
+@outside_autocast
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_form: bool = False) -> Tensor:
     """Sum over derivations with emissions; see `permalign.kernels.portable.separable.tagging_inside`."""
     if _compiled(scores) and not normal_form:
@@ -140,6 +148,7 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_fo
     return portable.separable.tagging_inside(scores, emissions, lengths, normal_form)
 
 
+@outside_autocast
 def walk(
     weights: Tensor, lengths: Tensor, uniforms: Tensor | None = None, normal_form: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -152,6 +161,7 @@ def walk(
 # --- Labelled trees -------------------------------------------------------------------------------------------
 
 
+@outside_autocast
 def labelled_chart(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor, maximise: bool = False
 ) -> Tensor:
@@ -167,6 +177,7 @@ def labelled_chart(
     return portable.labelled.inside(rules, tokens, splits, lengths, needs_logs(rules, root), maximise)
 
 
+@outside_autocast
 def labelled_log_partition(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
 ) -> Tensor:
@@ -177,6 +188,7 @@ def labelled_log_partition(
     return root_scores(chart, root, lengths).logsumexp(-1)
 
 
+@outside_autocast
 def labelled_tagging_inside(
     rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
 ) -> Tensor:
@@ -198,6 +210,7 @@ def _extreme(rules: Tensor, root: Tensor) -> bool:
 # --- Derivations that write an output -------------------------------------------------------------------------
 
 
+@outside_autocast
 def synchronous_inside(
     scores: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, normal_form: bool = False
 ) -> Tensor:
@@ -212,6 +225,7 @@ def synchronous_inside(
     return portable.synchronous.inside(scores, segments, lengths, target_lengths, normal_form)[0]
 
 
+@outside_autocast
 def synchronous_walk(
     scores: Tensor,
     segments: Tensor,
@@ -229,6 +243,7 @@ def synchronous_walk(
     return portable.synchronous.walk(scores, segments, lengths, target_lengths, uniforms, normal_form)
 
 
+@outside_autocast
 def labelled_synchronous_inside(
     rules: Tensor,
     root: Tensor,
@@ -249,6 +264,7 @@ def labelled_synchronous_inside(
     return portable.labelled_synchronous.inside(rules, root, *pairs)[0].logsumexp(-1).to(tokens.dtype)
 
 
+@outside_autocast
 def labelled_synchronous_walk(
     rules: Tensor,
     root: Tensor,
@@ -303,6 +319,7 @@ def _sum_in_groups(log_sum: Callable[..., Tensor], pairs: tuple[Tensor, ...], ch
 # --- Scoring splits -------------------------------------------------------------------------------------------
 
 
+@outside_autocast
 def split_scores(
     start: Tensor,
     middle: Tensor,

@@ -38,6 +38,7 @@ from permalign.models.saving import (
     save_model,
 )
 from permalign.options.model import ModelOptions
+from permalign.precision import limit_autocast
 from permalign.tasks.base import Example
 from permalign.tasks.grammar import Grammar
 from permalign.text.batching import Batch, pad
@@ -254,6 +255,7 @@ class Model(
         glossary: Glossary | Mapping[str, str | Sequence[str]] | None = ...,
     ) -> list[Prediction]: ...
 
+    @limit_autocast
     def predict(
         self,
         sentences: str | Sequence[str | Sequence[str]],
@@ -337,6 +339,7 @@ class Model(
             self.train(training)
         return [predictions[index] for index in range(len(words))]
 
+    @limit_autocast
     def score(
         self,
         sentences: Sequence[str | Sequence[str]],
@@ -372,6 +375,7 @@ class Model(
         finally:
             self.train(training)
 
+    @limit_autocast
     def derive(
         self, sentences: Sequence[Sequence[str]], outputs: Sequence[Sequence[str]], batch_size: int = 64
     ) -> list[Evidence]:
@@ -397,6 +401,7 @@ class Model(
         finally:
             self.train(training)
 
+    @limit_autocast
     def explain(
         self,
         sentence: str | Sequence[str],
@@ -411,6 +416,7 @@ class Model(
         """
         return import_module("permalign.explain").explain(self, sentence, target, beam=beam)
 
+    @limit_autocast
     def align(self, pairs: Iterable[tuple[str | Sequence[str], str | Sequence[str]]]) -> list[Any]:
         """Align the words of each sentence with those of a given output.
 

@@ -19,6 +19,7 @@ from permalign.heads.copying import CopySource, in_vocabulary
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
 from permalign.models.build_parts import build_embeddings, build_encoder, build_head, build_reorderer
 from permalign.options.model import ModelOptions
+from permalign.precision import limit_autocast
 from permalign.reorderers.base import Reordering
 from permalign.reorderers.tree import TreeReorderer
 from permalign.structures import OrderDistribution
@@ -91,6 +92,7 @@ class Transducer(Model):
 
     # --- Training ---------------------------------------------------------------------------------------------
 
+    @limit_autocast
     def loss(self, batch: Batch) -> Loss:
         """The training loss of a batch: the negative log-likelihood, and the reorderer's penalties.
 
@@ -150,6 +152,7 @@ class Transducer(Model):
 
     # --- Likelihood -------------------------------------------------------------------------------------------
 
+    @limit_autocast
     def log_likelihood(self, batch: Batch) -> Tensor:
         """``(batch,)``: by the objective in training mode, by the decoding in evaluation mode."""
         return self._log_likelihood(batch, smoothing=0.0)[0]

@@ -146,6 +146,12 @@ class TrainingOptions(Options):
         "error",
         description="what to do with training examples whose target is longer than the head can generate",
     )
+    precision: Literal["fp32", "bf16", "fp16"] | None = Field(
+        None,
+        description="mixed precision: encoders, projections and softmaxes in bfloat16 (bf16) or float16 (fp16), and "
+        "everything else in float32; on a CPU, LSTMs stay in float32, too; null for what accelerate is configured to, "
+        "which is fp32 by default",
+    )
     optimizer: Literal["adam", "adamw"] = Field(
         "adam", description="Adam, or AdamW with decoupled weight decay"
     )
@@ -404,6 +410,11 @@ class RunOptions(Options):
     def without_recombination(self) -> Self:
         """The options of the first model of a run with ``training.recombine``."""
         return self.model_copy(update={"training": self.training.model_copy(update={"recombine": 0})})
+
+    def with_precision(self, precision: Literal["fp32", "bf16", "fp16"] | None) -> Self:
+        """The same options with another precision."""
+        training = self.training.model_copy(update={"precision": precision})
+        return self.model_copy(update={"training": training})
 
     def with_seed(self, seed: int) -> Self:
         """The same options with another seed."""

@@ -58,7 +58,7 @@ class SourceEncoder(nn.Module):
             tokens, lengths = _with_boundaries(tokens, lengths), lengths + 2
         embedded: Tensor = self.embeddings(tokens)
         if self.encoder is not None:
-            return cast(Tensor, self.encoder(embedded, lengths))
+            return self.encoder(embedded, lengths)
         return embedded.masked_fill(padding_mask(lengths, embedded.shape[1])[..., None], 0)
 
 

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from permalign import kernels
 from permalign.checks import (
@@ -12,6 +13,7 @@ from permalign.checks import (
     require_range,
     shape_of,
 )
+from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 
 
@@ -79,8 +81,11 @@ class SplitScorer(nn.Module):
         left_weight, right_weight = self.first.weight.split(self.input_size, dim=1)
         dropout = self.dropout if self.training else 0.0
         seed = torch.randint(2**62, ()) if dropout > 0 else torch.zeros((), dtype=torch.int64)
-        with torch.autocast(states.device.type, enabled=False):  # exact inference needs full precision
-            left, right = fenceposts @ left_weight.T, fenceposts @ right_weight.T  # (batch, n + 1, hidden)
+        with torch.autocast(
+            states.device.type, enabled=False
+        ):  # except for the projections, by `in_low_precision`
+            left = in_low_precision(linear, fenceposts, left_weight)  # (batch, n + 1, hidden)
+            right = in_low_precision(linear, fenceposts, right_weight)
             return kernels.split_scores(
                 -left,
                 left - right + self.first.bias,

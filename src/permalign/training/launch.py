@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate import Accelerator
 
 from permalign.errors import DataError
 from permalign.files import exclusive_lock
@@ -22,6 +21,7 @@ from permalign.options.run import RunOptions
 from permalign.tasks.base import Example
 from permalign.tasks.grammar_of_programs import restrict_to_programs
 from permalign.training import loop
+from permalign.training.devices import make_accelerator, precision_of
 from permalign.training.progress_display import Display, default_display
 from permalign.training.recombination import find_fragments, recombine
 from permalign.training.run_directory import LOCK, RunDirectory
@@ -44,6 +44,7 @@ def train(
     *,
     overwrite: bool = False,
     display: Display | None = None,
+    device: str | None = None,
 ) -> Progress:
     """Train a model, and write the run (model, checkpoints, metrics, predictions) to a folder.
 
@@ -52,6 +53,7 @@ def train(
         run_dir: the folder of the run.
         overwrite: whether to delete an existing run in the folder.
         display: displays the progress; None for a progress bar or, if standard error is not a terminal, plain lines.
+        device: the device, such as ``cpu`` or ``cuda:1``; None for the first GPU, or the CPU if there is none.
 
     Returns:
         The progress of the finished run.
@@ -63,7 +65,8 @@ def train(
     """
     options = options if isinstance(options, RunOptions) else RunOptions.parse(options)
     run = RunDirectory(run_dir)
-    accelerator = make_accelerator()
+    accelerator = make_accelerator(options.training.precision, device)
+    options = options.with_precision(options.training.precision or precision_of(accelerator))
     if accelerator.is_main_process:
         run.require_free(overwrite)
         require_installed(options.training.trackers)
@@ -75,12 +78,15 @@ def train(
         return _run_session(options, setup, run, accelerator, display)
 
 
-def resume(run_dir: str | Path, *, display: Display | None = None) -> Progress:
-    """Resume a run; the result is the same as without the interruption. See `train` for the arguments."""
+def resume(run_dir: str | Path, *, display: Display | None = None, device: str | None = None) -> Progress:
+    """Resume a run; on the same kind of device, the result is the same as without the interruption.
+
+    See `train` for the arguments.
+    """
     run = RunDirectory(run_dir)
     run.require_trainable()
     options = run.read_options()
-    accelerator = make_accelerator()
+    accelerator = make_accelerator(options.training.precision or "fp32", device)
     with _full_disk_error(run), _locked(run, accelerator):
         return _run_session(options, prepare(options), run, accelerator, display)
 
@@ -109,16 +115,6 @@ def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManag
         f"{run.path} is being trained",
         "Wait until it ends, or stop it (Ctrl-C there saves the run).",
     )
-
-
-def make_accelerator() -> Accelerator:
-    """Create the `Accelerator`, which handles devices and processes.
-
-    Without ``cpu=True``, it would treat several processes without a GPU as separate runs. ``find_unused_parameters`` is
-    needed because some heads do not use all their parameters in every step.
-    """
-    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
-    return Accelerator(cpu=not torch.accelerator.is_available(), kwargs_handlers=[unused])
 
 
 def _run_session(

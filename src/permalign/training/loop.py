@@ -47,7 +47,8 @@ def run(session: Session) -> None:
                 for group in session.core.independent_parameters()
             ]
             norm = math.hypot(*norms)
-            if not math.isfinite(norm):
+            # in fp16, the scaler skips such a step and scales the next loss less
+            if not math.isfinite(norm) and accelerator.scaler is None:
                 raise PermalignError(
                     f"the gradient of step {step} has norm {norm}. Lower training.learning_rate or "
                     "training.clip_grad_norm, and start again."

@@ -52,7 +52,9 @@ class Session:
                 "train by the model's own objective. Train for longer, or shorten training.stages."
             )
         conditions = ResumeConditions(setup.data, accelerator.num_processes, self.total, options)
-        self._state = TrainingState(self.core, optimizer, setup.batches.sampler, conditions)
+        self._state = TrainingState(
+            self.core, optimizer, setup.batches.sampler, conditions, accelerator.scaler
+        )
         self.progress = self._state.load(self._find_state(display))
         self.model, self.optimizer = accelerator.prepare(self.core, optimizer)
         self._clock, self._processor_clock = time.monotonic(), time.process_time()

@@ -81,7 +81,7 @@ class Progress:
 
 
 class TrainingState:
-    """The model, the optimizer and the position in the data, saved and loaded together."""
+    """The model, the optimizer, the position in the data and, in fp16, the scale of the loss, saved together."""
 
     def __init__(
         self,
@@ -89,9 +89,10 @@ class TrainingState:
         optimizer: torch.optim.Optimizer,
         sampler: BucketSampler,
         conditions: ResumeConditions,
+        scaler: "torch.amp.GradScaler | None" = None,
     ) -> None:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
-        self.conditions = conditions
+        self.conditions, self.scaler = conditions, scaler
 
     def save(self, folder: Path, progress: Progress) -> None:
         """Write the state atomically, and remove all but the latest states."""
@@ -105,6 +106,8 @@ class TrainingState:
                     "sampler": self.sampler.state_dict(),
                     "conditions": self.conditions.record(),
                 }
+                if self.scaler is not None:
+                    record["scaler"] = self.scaler.state_dict()
                 write_text(partial / STATE, json.dumps(record, indent=2) + "\n")
                 record_checksums(partial, (STATE, WEIGHTS, OPTIMIZER))
         remove_states(folder, progress.step)
@@ -128,6 +131,8 @@ class TrainingState:
                 {"state": _unflatten(read_tensors(state / OPTIMIZER)), "param_groups": groups}
             )
             self.sampler.load_state_dict(record["sampler"])
+            if self.scaler is not None:
+                self.scaler.load_state_dict(record["scaler"])
         return read_progress(state)
 
 

@@ -29,6 +29,7 @@ from permalign.tasks.grammar import Grammar
 from permalign.tasks.grammar_of_programs import restrict_to_programs
 from permalign.tasks.whole_file import WholeFile
 from permalign.text.vocabulary import Vocabulary
+from permalign.training.devices import require_device
 from permalign.training.experiments import load_saved_options
 from permalign.training.run_directory import RunDirectory
 
@@ -46,10 +47,7 @@ def load_on_device(name: str | Path, device: str | None = None) -> Model:
     if looks_like_path(str(name)) and not Path(name).exists():
         raise DataError("there is no such run or model.", name)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.zeros(1, device=chosen).item()
-    except (RuntimeError, AssertionError):  # torch raises one or the other
-        raise UsageError(f"this machine has no device {chosen!r}; try cpu or cuda:0.") from None
+    require_device(chosen)
     return load_model(name).to(chosen)
 
 

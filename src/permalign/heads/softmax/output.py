@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from permalign.heads.softmax.sampled_vocabulary import SampledVocabulary, require_num_negatives
 from permalign.masks import length_mask
+from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
@@ -49,7 +50,11 @@ class OutputSoftmax(nn.Module):
 
     def logits(self, features: Float[Tensor, "*rows input_size"]) -> Float[Tensor, "*rows vocab"]:
         """Return the logits of all tokens, -inf for those that are never written."""
-        return functional.linear(features, self.linear.weight, self.linear.bias + self.forbidden)
+        return self._project(features, self.linear.weight, self.linear.bias + self.forbidden)
+
+    def _project(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        logits: Tensor = in_low_precision(functional.linear, features, weight, bias)
+        return logits
 
     def forward(self, features: Float[Tensor, "*rows input_size"]) -> Float[Tensor, "*rows vocab"]:
         """Return the log-probabilities of all tokens."""
@@ -93,7 +98,7 @@ class OutputSoftmax(nn.Module):
         if sample is None:
             return self.logits(features), tokens
         bias = (self.linear.bias + self.forbidden)[sample.tokens] + sample.log_weights
-        logits = functional.linear(features, self.linear.weight[sample.tokens], bias)
+        logits = self._project(features, self.linear.weight[sample.tokens], bias)
         return logits, sample.columns[tokens]
 
     def sentence_log_prob(

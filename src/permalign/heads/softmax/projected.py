@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from permalign.heads.softmax.additive import underflows
+from permalign.precision import low_precision_dtype
 from permalign.shapes import Float
 
 
@@ -34,7 +35,8 @@ def projected_log_normaliser(
     >>> projected_log_normaliser(cells, steps, weight[:, :2], weight[:, 2:], torch.zeros(4)).exp()
     tensor([[[4.]]])
     """
-    log_normaliser: Tensor = _LogNormaliser.apply(cells, steps, cell_weight, step_weight, bias)  # type: ignore[no-untyped-call]
+    dtype = low_precision_dtype() or cells.dtype
+    log_normaliser: Tensor = _LogNormaliser.apply(cells, steps, cell_weight, step_weight, bias, dtype)  # type: ignore[no-untyped-call]
     return log_normaliser
 
 
@@ -42,15 +44,23 @@ class _LogNormaliser(torch.autograd.Function):
     """With ``P = exp(A - max A)`` and ``Q = exp(B - max B)`` of the two terms of the logits, ``Z_ij = P_i . Q_j``.
 
     The gradient of ``log Z_ij`` with respect to the logits is the softmax, ``P_iw Q_jw / Z_ij``; so that of ``A_iw`` is
-    ``P_iw sum_j (g_ij / Z_ij) Q_jw``. Pairs whose Z underflows are recomputed from their own logits.
+    ``P_iw sum_j (g_ij / Z_ij) Q_jw``. Pairs whose Z underflows are recomputed from their own logits. With mixed
+    precision, products with the weights are computed in low precision, and exponentials and their sums are not.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, cells: Tensor, steps: Tensor, cell_weight: Tensor, step_weight: Tensor, bias: Tensor
+        ctx: Any,
+        cells: Tensor,
+        steps: Tensor,
+        cell_weight: Tensor,
+        step_weight: Tensor,
+        bias: Tensor,
+        dtype: torch.dtype,
     ) -> Tensor:
-        scaled_cells, cell_top = _exponentials_in_place(linear(cells, cell_weight, bias))
-        scaled_steps, step_top = _exponentials_in_place(linear(steps, step_weight))
+        ctx.dtype = dtype
+        scaled_cells, cell_top = _exponentials_in_place(_project(cells, cell_weight, bias, dtype))
+        scaled_steps, step_top = _exponentials_in_place(_project(steps, step_weight, None, dtype))
         product = scaled_cells @ scaled_steps.transpose(1, 2)  # (batch, cells, steps)
         log_normaliser = product.log() + cell_top + step_top.transpose(1, 2)
         lost = underflows(product)
@@ -73,7 +83,7 @@ class _LogNormaliser(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, scaled_cells, scaled_steps, product, log_normaliser = ctx.saved_tensors
         cells, steps, cell_weight, step_weight, _ = inputs
 
@@ -90,14 +100,26 @@ class _LogNormaliser(torch.autograd.Function):
         logit_gradient = (
             (ratio @ scaled_steps).mul_(scaled_cells).index_put_(index[:2], exact, accumulate=True)
         )
-        cell_gradient, bias_gradient = logit_gradient @ cell_weight, logit_gradient.sum((0, 1))
-        cell_weight_gradient = logit_gradient.flatten(0, 1).T @ cells.flatten(0, 1)
+        cell_gradient = _product(logit_gradient, cell_weight, ctx.dtype)
+        bias_gradient = logit_gradient.sum((0, 1))
+        cell_weight_gradient = _product(logit_gradient.flatten(0, 1).T, cells.flatten(0, 1), ctx.dtype)
 
         logit_gradient = (ratio.transpose(1, 2) @ scaled_cells).mul_(scaled_steps)
         logit_gradient.index_put_((index[0], index[2]), exact, accumulate=True)
-        step_weight_gradient = logit_gradient.flatten(0, 1).T @ steps.flatten(0, 1)
-        step_gradient = logit_gradient @ step_weight
-        return cell_gradient, step_gradient, cell_weight_gradient, step_weight_gradient, bias_gradient
+        step_weight_gradient = _product(logit_gradient.flatten(0, 1).T, steps.flatten(0, 1), ctx.dtype)
+        step_gradient = _product(logit_gradient, step_weight, ctx.dtype)
+        return cell_gradient, step_gradient, cell_weight_gradient, step_weight_gradient, bias_gradient, None
+
+
+def _project(features: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """Compute a linear layer in the given precision, and return it in that of the features."""
+    lowered = None if bias is None else bias.to(dtype)
+    return linear(features.to(dtype), weight.to(dtype), lowered).to(features.dtype)
+
+
+def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """Compute a matrix product in the given precision, and return it in that of the left matrix."""
+    return (left.to(dtype) @ right.to(dtype)).to(left.dtype)
 
 
 def _exponentials_in_place(logits: Tensor) -> tuple[Tensor, Tensor]:

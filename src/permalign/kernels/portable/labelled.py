@@ -35,6 +35,7 @@ from permalign.kernels.layout import (
     width_block,
 )
 from permalign.kernels.sampling import choose, gumbel_noise
+from permalign.precision import outside_autocast
 
 
 def _attached_zeros(splits: Tensor, rules: Tensor) -> Tensor:
@@ -186,6 +187,7 @@ def normalised(choices: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tenso
     return [(pairs.flatten(3).softmax(-1).view_as(pairs), points.softmax(2)) for pairs, points in choices]
 
 
+@outside_autocast
 def marginals(
     top: Tensor, choices: list[tuple[Tensor, Tensor]], lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -222,6 +224,7 @@ def marginals(
     return torch.cat(spans[::-1], dim=1), torch.cat([empty, *packed], dim=1), counts
 
 
+@outside_autocast
 def expected_matrix(top: Tensor, choices: list[tuple[Tensor, Tensor]], lengths: Tensor) -> Tensor:
     """The expected permutation matrix ``(batch, position, token)``; O(n^4 K^2 + n^3 K^3). Padding is the identity.
 
