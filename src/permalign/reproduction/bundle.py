@@ -30,11 +30,13 @@ class Bundle:
         experiment: the experiment that trains it.
         splits: the splits whose scores are in its card.
         examples: sentences that the explorer offers.
+        limits: what its card says about what it cannot do.
     """
 
     experiment: str
     splits: tuple[str, ...]
     examples: tuple[str, ...]
+    limits: str
 
 
 BUNDLES = {
@@ -47,10 +49,11 @@ BUNDLES = {
             "( ( 7 / 1 ) - ( 4 + 2 ) )",
             "( 2 * ( 8 + ( 1 + ( 0 - 5 ) ) ) )",
         ),
+        "Every operation needs its parentheses, and numbers have one digit.",
     ),
     "dates": Bundle(
         "dates/exact",
-        ("iid/test", "comb/test", "year/test"),
+        ("iid/test", "year/test"),
         (
             "12 march 2021",
             "march 12 , 2021",
@@ -58,6 +61,8 @@ BUNDLES = {
             "friday , 12 march 2021",
             "3 / 12 / 2021",
         ),
+        "It knows twelve ways of writing a date, in lower case, with spaces between all tokens. It copies nothing, so "
+        "it knows only the years 1950 to 2049: year/test has other years, and all its answers are wrong.",
     ),
     "scan-sp": Bundle(
         "scan/labelled",
@@ -68,6 +73,7 @@ BUNDLES = {
             "walk left and run thrice",
             "look around right thrice after turn opposite left twice",
         ),
+        "It knows the 13 words of SCAN, in lower case.",
     ),
 }
 
@@ -95,8 +101,14 @@ def make_bundle(name: str, runs: Path) -> Path:
             scores[split] = report.metrics
             kept = report.predictions[:NUM_PREDICTIONS]
             write_lines(folder / "predictions" / f"{split}.jsonl", map(prediction_line, kept))
-        write_text(folder / "model" / CARD, model_card(trained.options, environment, scores))
+        card = model_card(trained.options, environment, scores)
+        write_text(folder / "model" / CARD, with_limits(card, bundle.limits))
     return target
+
+
+def with_limits(card: str, limits: str) -> str:
+    """Insert a section on limits after the scores of a card."""
+    return card.replace("\n## Options", f"\n## Limits\n\n{limits}\n\n## Options", 1)
 
 
 def main() -> None:
