@@ -1,6 +1,7 @@
 """What the server answers, what it refuses, and that it survives both."""
 
 import json
+import shutil
 import socket
 import sys
 import threading
@@ -292,6 +293,18 @@ def test_what_goes_wrong_in_a_worker_is_answered_without_its_details(runs, sente
         assert "secret" not in answer.text
         assert client.get("/api/runs").status_code == 200
         assert post(client, sentence="answer").status_code == 200
+
+
+def test_a_run_that_was_deleted_while_it_is_served_is_named(exact_run, tmp_path):
+    folder = tmp_path / "short-lived"
+    shutil.copytree(exact_run / "model", folder)
+    runs = find_runs([folder])
+    shutil.rmtree(folder)
+    job = Job("explain", {"run": "short-lived", "sentence": "a b"})
+    answer = answer_job(job, ModelCache(runs), GENEROUS)
+    assert answer.status == 410
+    assert b"short-lived can no longer be read" in answer.body
+    assert str(tmp_path).encode() not in answer.body
 
 
 def test_a_slow_answer_does_not_stop_the_others(runs):

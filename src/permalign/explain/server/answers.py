@@ -1,11 +1,13 @@
 """What a worker process computes for each operation of the API, as the bytes that are sent to the client."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from permalign.errors import PermalignError
 from permalign.explain.render.html_page import fragment
 from permalign.explain.render.svg import svg
 from permalign.explain.server.limits import Limits
@@ -121,6 +123,13 @@ def answer_job(
         model = models.get(request.run, request.checkpoint)
     except UnknownModelError as error:
         return Answer.failure(404, str(error))
+    except (PermalignError, OSError) as error:  # it could be read when the server started
+        logging.getLogger(__name__).warning("permalign: %s", error)
+        return Answer.failure(
+            410,
+            f"the model of {request.run} can no longer be read, because its folder was moved, deleted or changed. "
+            "Put it back, or choose another run.",
+        )
     before()
     try:
         return Answer(200, operation.media_type, operation.encode(operation.compute(model, request, limits)))
