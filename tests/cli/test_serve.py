@@ -49,6 +49,13 @@ def test_the_server_answers_on_loopback_and_stops_cleanly(run, number):
         assert "Traceback" not in process.stderr.read()
 
 
+def test_without_a_run_the_models_of_the_package_are_served():
+    with serving() as (_, address), urlopen(address + "api/runs") as answer:
+        served = json.load(answer)
+    assert [run["name"] for run in served] == ["dates", "arithmetic", "scan-sp"]
+    assert served[0]["examples"][0] == "12 march 2021"
+
+
 def test_a_port_in_use_is_an_error(run):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

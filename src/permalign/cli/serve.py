@@ -81,5 +81,6 @@ def _build_application(
     from permalign.explain.server.served_runs import find_runs
     from permalign.models.bundled import bundled_names, find_model_folder
 
-    folders = [find_model_folder(run) for run in runs or bundled_names()]
+    bundled = sorted(bundled_names(), key=lambda name: name != "dates")  # first the one that explains itself
+    folders = [find_model_folder(run) for run in runs or bundled]
     return application(find_runs(folders), Limits(max_length=max_length, num_workers=workers), allowed_hosts)
