@@ -53,7 +53,7 @@ def test_the_page_opens_with_an_example_of_its_run(open_page):
     chips = page.locator("#examples button")
     assert chips.all_text_contents() == ["a b", "a b c", "a b c d", "d c b a"]
     assert page.locator("#examples [aria-current]").all_text_contents() == ["a b"]
-    assert page.locator("#legend li").count() == 7
+    assert page.locator("#legend li:visible").count() == 7  # nodes have no labels
     assert "sentence" not in page.url  # nobody has asked for it
 
 
@@ -90,14 +90,18 @@ def test_differences_between_two_runs_are_marked(open_page):
     page = open_page(f"?sentence={quote(SENTENCE)}&with=exact&with-checkpoint=step-0000000")
     page.locator("#difference").wait_for()
     assert "The outputs differ" in page.locator("#difference").inner_text()
+    assert "the alignments differ" in page.locator("#difference").inner_text()
     assert page.locator(".panel .output .differs").count() > 0
+    assert page.locator(".panel").nth(0).locator(".segment.differs").count() > 0
+    first, second = (page.locator(".panel").nth(index).bounding_box() for index in (0, 1))
+    assert first["x"] + first["width"] <= second["x"]  # side by side
     marked = page.locator(".panel").nth(0).locator(".node.differs").count()
     assert marked == page.locator(".panel").nth(1).locator(".node.differs").count()
     page.get_by_label("Checkpoint").nth(1).focus()
     page.keyboard.press("End")  # the same model twice
     expect_text(
         page.locator("#difference"),
-        "The outputs are the same, the orders are the same, the trees are the same.",
+        "The outputs are the same, the orders are the same, the trees are the same, the alignments are the same.",
     )
     assert page.locator(".panel .differs").count() == 0
 
@@ -266,6 +270,22 @@ def test_hostile_sentences_are_shown_as_words(open_page, sentence):
     shared = open_page("?" + page.url.split("?")[1])
     shared.locator(".permalign-picture").wait_for()
     assert shared.get_by_label("Sentence", exact=True).input_value() == sentence
+
+
+def test_a_sentence_of_spaces_is_refused_with_a_reason(open_page):
+    page = open_page()
+    expect_text(output_of(page), "B A")
+    type_sentence(page, "   ")
+    expect_text(page.locator("#message.wrong"), "The sentence is empty. Type at least one word.")
+    expect_text(output_of(page), "B A")  # what was shown stays
+
+
+def test_a_phone_has_large_tap_targets(open_page):
+    page = open_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    expect_text(output_of(page), "B A")
+    for target in page.locator("button:visible, summary:visible, select:visible, nav a").all():
+        assert target.bounding_box()["height"] >= 42
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_ten_thousand_words_are_refused_with_a_reason(open_page):

@@ -10,17 +10,21 @@ def confidence_rows(trace: Trace) -> list[tuple[str, str, str]]:
     """Return the name, the value and the meaning of each probability that is known."""
     confidence = trace.confidence
     rows = [
-        ("output", confidence.output, "Probability of the output"),
-        ("tree", confidence.derivation, "Probability of the tree"),
-        ("order", confidence.order, "Probability of the order, summed over all its trees"),
+        ("of the output", confidence.output, "1 means no doubt"),
+        ("of the tree", confidence.derivation, "1 means that no other tree is possible"),
+        ("of the order", confidence.order, "Summed over all trees that produce the order"),
     ]
-    shown = [(name, probability(value), title) for name, value, title in rows if value is not None]
+    known = [(name, value, title) for name, value, title in rows if value is not None]
+    shown = [
+        (name if index else f"probability {name}", probability(value), title)
+        for index, (name, value, title) in enumerate(known)
+    ]
     if confidence.entropy is not None:
         shown.append(
             (
-                "entropy",
+                "entropy over trees",
                 f"{confidence.entropy:.2f} bits",
-                "Entropy of the distribution over trees: 0 bits means no doubt",
+                "0 bits means no doubt",
             )
         )
     return shown

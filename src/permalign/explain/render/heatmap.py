@@ -1,4 +1,4 @@
-"""Heat maps as SVG: where each token stands, and which token stands behind which output word."""
+"""Heat maps as SVG: where each token goes, and which token each output word comes from."""
 
 from collections.abc import Sequence
 
@@ -22,15 +22,17 @@ def heatmaps(trace: Trace) -> str:
         positions = [str(position) for position in range(1, len(trace.matrix) + 1)]
         drawn = heatmap(trace.matrix, positions, trace.source, "position")
         caption = (
-            "A row is a position in the new order. A square says how probably the word above it stands there."
+            "Each number is the probability that reordering puts the word at the top of its column into the position "
+            "at the left of its row."
         )
-        parts.append(_details("Where each word stands", caption, drawn))
+        parts.append(_details("Where each word goes", caption, drawn))
     if trace.alignment is not None:
         drawn = heatmap(*alignment_table(trace), "output")
         caption = (
-            "A row is an output word. A square says how probably it comes from the word above the square."
+            "Each number is the probability that the output word at the left of its row comes from the word at the top "
+            "of its column."
         )
-        parts.append(_details("What stands behind each output word", caption, drawn))
+        parts.append(_details("Where each output word comes from", caption, drawn))
     return "".join(parts)
 
 

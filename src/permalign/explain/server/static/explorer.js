@@ -33,7 +33,8 @@ function fillChoices() {
     find("run").append(new Option(run.name, run.name));
     find("with").append(new Option(run.name, run.name));
   }
-  find("with").closest("label").hidden = runs.length < 2;
+  // two checkpoints of one run can be compared as well
+  find("with").closest("label").hidden = runs.length < 2 && runs.every((run) => run.checkpoints.length < 2);
 }
 
 const chosenRun = () => runs.find((run) => run.name === find("run").value) ?? runs[0];
@@ -77,6 +78,12 @@ function compareShown(panels) {
   if (!line.hidden) line.textContent = markDifferences(...panels);
 }
 
+// The legend explains labels only if a tree has some.
+function showLegend(panels) {
+  find("legend").hidden = false;
+  find("label-legend").hidden = !panels.some((panel) => panel.shown?.trace.nodes.some((node) => node.label !== null));
+}
+
 // What a shared address asks for but this server does not have; nothing is shown in its place.
 function findMissing() {
   for (const [name, key] of [[state.run, ""], [state.with, "with-"]]) {
@@ -100,6 +107,7 @@ async function show() {
   showMessage(problem, problem !== "");
   if (problem) {
     find("panels").replaceChildren();
+    find("legend").hidden = true;
     for (const key of ["checkpoint", "with-checkpoint"]) state[key] = "";
     return false;
   }
@@ -114,7 +122,7 @@ async function show() {
         if (accepted === state) address.write(state, false);
       },
       drawn: () => {
-        find("legend").hidden = false;
+        showLegend(panels);
         if (number === shows) compareShown(panels);
       },
       failed: (error) => showMessage(error.message, true),
@@ -131,14 +139,16 @@ async function show() {
   if (number !== shows) return false;
   if (panels.some((panel) => !panel.choice)) find("panels").replaceChildren(...panels.filter((panel) => panel.choice).map((panel) => panel.element));
   else showMessage("");
-  return panels.some((panel) => panel.choice);
+  const answered = panels.some((panel) => panel.choice);
+  if (!answered) find("legend").hidden = true;
+  return answered;
 }
 
 // The form becomes the state; another sentence or another run resets the sliders.
 async function submit() {
   if (!(await loaded)) return;
   const sentence = find("sentence").value.trim();
-  if (!sentence) return;
+  if (!sentence) return showMessage("The sentence is empty. Type at least one word.", true);
   const target = find("target").value.trim();
   const sameText = sentence === state.sentence && target === state.target;
   const next = { sentence, target, run: find("run").value, with: find("with").value };
