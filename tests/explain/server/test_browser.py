@@ -195,6 +195,18 @@ def test_two_runs_are_compared(open_page):
     page.wait_for_url("**with=ssnt*")
 
 
+def test_two_checkpoints_of_a_single_run_are_compared(open_page):
+    page = open_page()
+    page.route("**/api/runs", lambda route: route.fulfill(json=route.fetch().json()[:1]))
+    page.reload()
+    expect_text(output_of(page), "B A")
+    page.get_by_label("Compare with").select_option("exact")
+    page.locator(".panel:not(.empty)").nth(1).wait_for()
+    page.get_by_label("Checkpoint").nth(1).fill("0")
+    page.wait_for_url("**with-checkpoint=step-0000000*")
+    page.locator("#difference:visible").wait_for()
+
+
 def test_a_given_target_is_explained(open_page):
     page = open_page()
     page.get_by_label("Explain this output instead").fill("A B")
