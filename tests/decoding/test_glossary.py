@@ -6,9 +6,12 @@ import pytest
 import torch
 from tests.models.small import HEADS, make
 
+from permalign import Transducer
 from permalign.decoding.glossary import Glossary, GlossaryConstraint
 from permalign.errors import DataError
 from permalign.text.codec import END_ID
+from permalign.text.tokenized_vocabulary import TokenizedVocabulary
+from permalign.text.tokenizers import PunctuationTokenizer
 
 
 def read(tmp_path, text):
@@ -63,3 +66,16 @@ def test_what_cannot_be_honoured_is_reported():
     assert unknown.unmet == ("b",)
     assert too_long.tokens
     assert torch.isfinite(torch.tensor(too_long.score))
+
+
+def test_phrases_are_found_and_met_beside_punctuation_if_the_tokens_are_split_there():
+    source, target = (
+        TokenizedVocabulary.build([side.split()], PunctuationTokenizer(joiners=joiners))
+        for side, joiners in (("12 mai, 2021", False), ("2021-05-12", True))
+    )
+    model = Transducer({"head": {"kind": "ssnt"}}, source, target).eval()
+    prediction = model.predict("12 mai, 2021", glossary={"mai": "12", "2021": "05-12"})
+    assert prediction.unmet == ()
+    assert "05-12" in prediction.text
+    whole_words = make("none", "ssnt").eval()
+    assert "E F" not in whole_words.predict("a b, c", glossary={"b": "E F"}).text

@@ -7,8 +7,11 @@ import torch
 from tests.models.small import make
 from typer.testing import CliRunner
 
+from permalign import Transducer
 from permalign.cli.app import app
 from permalign.explain.word_alignment import WordAlignment, align
+from permalign.text.tokenized_vocabulary import TokenizedVocabulary
+from permalign.text.tokenizers import PunctuationTokenizer
 from permalign.text.word_spans import word_spans
 
 
@@ -101,3 +104,15 @@ def test_the_command_writes_pharaoh_and_names_bad_lines(tmp_path):
 
 def test_pharaoh_counts_from_zero():
     assert WordAlignment(((0, 0), (2, 1)), ()).pharaoh() == "0-0 2-1"
+
+
+def test_tokens_with_joiners_are_merged_to_words():
+    source, target = (
+        TokenizedVocabulary.build([side.split()], PunctuationTokenizer(joiners=joiners))
+        for side, joiners in (("12 mai, 2021", False), ("2021-05-12", True))
+    )
+    model = Transducer({"head": {"kind": "segments", "max_segment_length": 4}}, source, target).eval()
+    (alignment,) = model.align([("12 mai 2021", "2021-05-12")])
+    assert alignment.problem is None
+    assert {output for _, output in alignment.links} == {0}
+    assert word_spans(target, ["2021-05", "x"]) == [range(0, 1)] * 3 + [range(1, 2)]

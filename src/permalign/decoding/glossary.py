@@ -1,5 +1,6 @@
 """Glossaries: source phrases whose translation is required, as a constraint on outputs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,13 +16,15 @@ from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID, Codec
 
 Words = tuple[str, ...]
 
+_PIECES = re.compile(r"\w+|[^\w\s]")
+
 
 @dataclass(frozen=True)
 class Requirement:
     """A source phrase of a sentence, and the outputs of which at least one has to occur.
 
     >>> requirement = Requirement(("red", "house"), (("rotes", "Haus"), ("roten", "Haus")))
-    >>> requirement.is_met(("ein", "rotes", "Haus")), requirement.is_met(("ein", "Haus"))
+    >>> requirement.is_met(("ein", "rotes", "Haus.")), requirement.is_met(("ein", "Haus"))
     (True, False)
     """
 
@@ -29,8 +32,9 @@ class Requirement:
     alternatives: tuple[Words, ...]
 
     def is_met(self, output: Sequence[str]) -> bool:
-        """Whether an output contains one of the alternatives, as adjacent words."""
-        return any(_contains(tuple(output), alternative) for alternative in self.alternatives)
+        """Whether an output contains one of the alternatives, as adjacent words; punctuation may be attached."""
+        words = split_punctuation(output)
+        return any(_contains(words, split_punctuation(alternative)) for alternative in self.alternatives)
 
 
 class Glossary:
@@ -57,7 +61,6 @@ class Glossary:
             if not words or not alternatives or () in alternatives:
                 raise ValueError(f"the glossary's entry {phrase!r} needs a source phrase and an output.")
             self._requirements[words] = Requirement(words, alternatives)
-        self._longest = max(map(len, self._requirements), default=0)
 
     @classmethod
     def read(cls, path: str | Path) -> "Glossary":
@@ -87,18 +90,34 @@ class Glossary:
             )
         return cls(entries)
 
-    def find(self, sentence: Sequence[str]) -> list[Requirement]:
+    @cached_property
+    def _without_punctuation(self) -> dict[Words, Requirement]:
+        """The requirements by their phrases, with punctuation split off."""
+        return {split_punctuation(phrase): requirement for phrase, requirement in self._requirements.items()}
+
+    def find(self, sentence: Sequence[str], punctuation: bool = False) -> list[Requirement]:
         """The requirements of the phrases in a sentence, from left to right; longer phrases come before shorter ones.
 
         A phrase that occurs several times is required once.
+
+        >>> glossary = Glossary({"house": "Haus"})
+        >>> len(glossary.find(["a", "house,"])), len(glossary.find(["a", "house,"], punctuation=True))
+        (0, 1)
+
+        Args:
+            sentence: the words of the sentence.
+            punctuation: whether a phrase may have punctuation attached to it in the sentence.
         """
+        requirements = self._without_punctuation if punctuation else self._requirements
+        sentence = split_punctuation(sentence) if punctuation else sentence
+        longest = max(map(len, requirements), default=0)
         found: dict[Words, Requirement] = {}
         start = 0
         while start < len(sentence):
-            for length in range(min(self._longest, len(sentence) - start), 0, -1):
+            for length in range(min(longest, len(sentence) - start), 0, -1):
                 words = tuple(sentence[start : start + length])
-                if words in self._requirements:
-                    found[words] = self._requirements[words]
+                if words in requirements:
+                    found[words] = requirements[words]
                     break
             else:
                 length = 1
@@ -230,6 +249,15 @@ def require_phrases(
         if known:
             writable.append(known)
     return GlossaryConstraint(writable, len(codec), inner) if writable else None
+
+
+def split_punctuation(words: Sequence[str]) -> Words:
+    """Split words into runs of letters and digits, and single other characters.
+
+    >>> split_punctuation(["on", "2021-03,"])
+    ('on', '2021', '-', '03', ',')
+    """
+    return tuple(piece for word in words for piece in _PIECES.findall(word))
 
 
 def _matched_after(tokens: tuple[int, ...], length: int, token: int) -> int:

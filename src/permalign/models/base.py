@@ -312,7 +312,7 @@ class Model(
         else:
             terms = glossary if isinstance(glossary, Glossary) else Glossary(glossary)
             search = partial(self._search, n_best=n_best, explain=explain, batch_size=batch_size)
-            predictions = predict_with_glossary(words, terms, vocabularies, settings, search)
+            predictions = predict_with_glossary(words, terms, self.source, vocabularies, settings, search)
         return predictions[0] if isinstance(sentences, str) else predictions
 
     def _search(

@@ -16,6 +16,7 @@ SPARE_BEAM = 4
 def predict_with_glossary(
     sentences: Sequence[Sequence[str]],
     glossary: Glossary,
+    source: Codec,
     vocabularies: Sequence[Codec],
     settings: SearchSettings,
     search: Callable[[Sequence[Sequence[str]], SearchSettings], list[Prediction]],
@@ -25,11 +26,13 @@ def predict_with_glossary(
     Args:
         sentences: the words of the sentences.
         glossary: the glossary.
+        source: the vocabulary of the sentences; if it splits off punctuation, so does the search for phrases.
         vocabularies: the vocabulary of the outputs of each sentence.
         settings: how to search; its constraints have to hold as well.
         search: predicts outputs of sentences.
     """
-    required = [glossary.find(sentence) for sentence in sentences]
+    punctuation = source.tokenize(["a,"]) != ["a,"]
+    required = [glossary.find(sentence, punctuation) for sentence in sentences]
     others = settings.constraints or [None] * len(sentences)
     constraints = [
         (require_phrases(requirements, codec, other) if requirements else None) or other

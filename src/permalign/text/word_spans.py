@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from permalign.text.codec import Codec
+from permalign.text.tokenizers import JOINER
 
-SPACES = "▁ Ġ"
-"""What stands for a space in subwords, or separates the words of an entity."""
+MARKS = f"▁ Ġ{JOINER}"
+"""What stands for a space, or for none, in tokens; or separates the words of an entity."""
 
 
 def word_spans(codec: Codec, words: Sequence[str]) -> list[range]:
@@ -40,4 +41,4 @@ def word_spans(codec: Codec, words: Sequence[str]) -> list[range]:
 
 
 def _letters(text: str) -> str:
-    return "".join(character for character in text if character not in SPACES)
+    return "".join(character for character in text if character not in MARKS)
