@@ -295,3 +295,17 @@ class TestLimits:
     def test_sizes_that_cannot_be_halved(self, options):
         with pytest.raises(PermalignError, match=r"hidden_size is \d+, but must be"):
             Transducer(options, *vocabularies())
+
+
+@pytest.mark.parametrize("sentences", [3, [3], [["a", 3]], [None]])
+def test_sentences_that_are_no_text_are_named(sentences):
+    with pytest.raises(
+        TypeError, match=r"should be a string or a list of words|expected a list of sentences"
+    ):
+        make("none", "tagging").predict(sentences)
+
+
+@pytest.mark.parametrize("pairs", ["a b", ("a b", "A B"), [("a b", "A", "B")], [("a", 3)], 3])
+def test_pairs_that_are_no_pairs_are_named(pairs):
+    with pytest.raises(TypeError, match=r"expected pairs|expected a list of pairs|should be a string"):
+        make("none", "tagging").align(pairs)

@@ -163,7 +163,7 @@ def test_a_dataset_that_cannot_be_loaded_is_one_line(tmp_path):
             "own.jsonl",
             '{"source": "a"}\n',
             1,
-            "it is not clear which column holds the sources (found: source)",
+            "there is only one column (source)",
         ),
         (
             "own.jsonl",
@@ -245,3 +245,35 @@ def test_a_repeated_key_is_an_error(tmp_path):
     path.write_text('{"source": "a", "target": "b"}\n{"source": "a", "source": "c", "target": "b"}\n')
     with pytest.raises(DataError, match=r"line 2: the key 'source' occurs twice"):
         UserData(path).examples("iid/train")
+
+
+def test_tags_belong_to_a_lemma_and_unused_columns_are_named(write):
+    task = UserData(write("verbs.tsv", "lemma\ttags\tform\nwalk\tV;PST\twalked\n"))
+    assert task.data.examples[0].source == ("walk", "V;PST")
+    assert any("the source is 'lemma' and 'tags', the target 'form'." in note for note in task.notes)
+    task = UserData(write("dates.csv", "Question,Hint,SQL\na b,h,c\n"))
+    assert task.data.examples[0].source == ("a", "b")
+    assert any("Not used: 'Hint'" in note for note in task.notes)
+
+
+def test_a_missing_column_is_named_with_those_that_there_are(write):
+    path = write("dates.csv", "Nr.,Datum (Text),ISO 8601\n1,1er mai,05-01\n")
+    with pytest.raises(
+        DataError, match=r"no column 'Datum' \(found: Nr\., .*Did you mean 'Datum \(Text\)'\?"
+    ):
+        UserData(path, source_column="Datum", target_column="ISO 8601").examples("iid/train")
+    with pytest.raises(DataError, match="Give --source-column NAME and --target-column NAME, or"):
+        UserData(path).examples("iid/train")
+
+
+def test_a_file_with_a_single_column_says_how_to_separate_two(write):
+    with pytest.raises(DataError, match=r"there is only one column .* Separate them by a tab"):
+        UserData(write("one.tsv", "one two\n")).examples("iid/train")
+
+
+def test_runs_in_a_folder_of_data_are_not_data(write, tmp_path):
+    write("train.tsv", "source\ttarget\na\tb\nc\td\n")
+    (tmp_path / "runs/mine/predictions").mkdir(parents=True)
+    (tmp_path / "runs/mine/config.yaml").write_text("seed: 0\n", encoding="utf-8")
+    (tmp_path / "runs/mine/predictions/dev.jsonl").write_text("{}\n", encoding="utf-8")
+    assert UserData(tmp_path).splits == ("iid/train", "iid/dev")

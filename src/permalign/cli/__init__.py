@@ -8,6 +8,14 @@ from permalign.openmp import thread_warning, use_passive_threads
 
 def main() -> None:
     """Run the command line; the console script ``permalign``."""
+    try:
+        _main()
+    except KeyboardInterrupt:  # while modules are imported; after that, commands report it themselves
+        print("permalign: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _main() -> None:
     use_passive_threads()
     if warning := thread_warning():
         print(f"permalign: {warning}", file=sys.stderr)

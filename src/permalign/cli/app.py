@@ -32,8 +32,15 @@ from permalign.plugins import import_plugins
 
 PLUGINS = "PERMALIGN_PLUGINS"
 
+
+def _with_hyphens(name: str) -> str:
+    """The name of an option or command as it is spelled here; options of a config are spelled with underscores."""
+    return name.replace("_", "-")
+
+
 app = typer.Typer(
     name="permalign",
+    context_settings={"token_normalize_func": _with_hyphens},
     help="Sequence transduction with exact latent reorderings.\n\n\b\n"
     "Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,

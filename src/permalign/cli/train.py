@@ -136,7 +136,8 @@ def _options(
             echo(line, err=True)
         return options, run_name(*names, *data)
     if len(names) > 1:
-        raise typer.BadParameter(f"{names[0]} is not a file, so {names[1]!r} is one argument too many.")
+        hint = f" To train it on {names[1]}, write --data {names[1]}." if is_data(names[1]) else ""
+        raise typer.BadParameter(f"{names[0]} is not a file, so {names[1]!r} is one argument too many.{hint}")
     if recipe is not None:
         raise typer.BadParameter(
             f"--recipe is for your own data, but {names[0]} is an experiment. Leave out one of them."

@@ -26,6 +26,7 @@ from permalign.models.prediction import (
     Explanation,
     Prediction,
     require_not_empty,
+    split_pairs,
     split_words,
 )
 from permalign.models.saving import (
@@ -428,10 +429,11 @@ class Model(
             describes how words are linked.
 
         Raises:
+            TypeError: something is not a pair.
             ValueError: the model has no alignments.
         """
         align = import_module("permalign.explain.word_alignment").align
-        return [align(self, source, target) for source, target in pairs]
+        return [align(self, source, target) for source, target in split_pairs(pairs)]
 
     def _batch(self, sources: Sequence[Sequence[str]], targets: Sequence[Sequence[str]]) -> Batch:
         ids = [self.source.encode(words) for words in sources]

@@ -1,6 +1,6 @@
 """The outputs of a model, and explanations of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from permalign.errors import excerpt
@@ -95,7 +95,54 @@ def split_words(sentences: Sequence[str | Sequence[str]], what: str = "sentence"
         raise ValueError(
             f"expected a list of {what}s, but got one string; write [{excerpt(sentences, max_length=40)}]."
         )
-    return [sentence.split() if isinstance(sentence, str) else list(sentence) for sentence in sentences]
+    _require_several(sentences, what)
+    return [split_sentence(sentence, f"{what} {index}") for index, sentence in enumerate(sentences)]
+
+
+def split_sentence(sentence: str | Sequence[str], what: str = "the sentence") -> list[str]:
+    """Split a string at white space; a list of words is taken as it is.
+
+    Raises:
+        TypeError: it is neither a string nor a list of strings.
+    """
+    words = sentence.split() if isinstance(sentence, str) else sentence
+    if not isinstance(words, Iterable) or not all(isinstance(word, str) for word in words):
+        raise TypeError(f"{what} should be a string or a list of words, but is {excerpt(sentence, 40)}.")
+    return list(words)
+
+
+def split_pairs(
+    pairs: Iterable[tuple[str | Sequence[str], str | Sequence[str]]],
+) -> list[tuple[list[str], list[str]]]:
+    """Split the sentences and outputs of pairs into words.
+
+    >>> split_pairs([("how many ?", "count")])
+    [(['how', 'many', '?'], ['count'])]
+
+    Raises:
+        TypeError: something is not a pair of a sentence and an output.
+    """
+    _require_several(pairs, "pair")
+    split = []
+    for index, pair in enumerate(pairs):
+        if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
+            raise TypeError(
+                f"expected pairs of a sentence and an output, such as [('a b', 'B A')], but pair {index} is "
+                f"{excerpt(pair, 40)}."
+            )
+        source, target = pair
+        split.append(
+            (
+                split_sentence(source, f"the sentence of pair {index}"),
+                split_sentence(target, f"the output of pair {index}"),
+            )
+        )
+    return split
+
+
+def _require_several(values: object, what: str) -> None:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"expected a list of {what}s, but got {excerpt(values, 40)}.")
 
 
 def require_not_empty(sentences: Sequence[Sequence[object]]) -> None:

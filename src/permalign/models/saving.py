@@ -234,12 +234,12 @@ def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
     try:
         return Path(hf_hub_download(name, file, **arguments))
     except Exception as error:  # the hub raises many kinds of errors, and all mean that the file is not there
-        where = "the Hugging Face hub under that name"
+        where = "on the Hugging Face hub"
         if offline:
-            where = f"the local cache of {where}, and the hub itself cannot be reached"
+            where = "in the local cache of the Hugging Face hub, which cannot be reached"
         raise PermalignError(
-            f"there is no folder {name}, and {file} could not be loaded from {where} ({type(error).__name__}). Check "
-            "the path or the name."
+            f"there is no folder {name}, and no model of that name {where} ({file}: {type(error).__name__}). Check the "
+            "path or the name; `permalign runs` lists your runs."
         ) from error
 
 

@@ -26,10 +26,13 @@ PAIRS = (
 )
 """Names by which the columns of sources and targets are recognised, the first pair that is there."""
 
+WITH_LEMMA = ("tags", "features", "feats", "msd")
+"""Columns that belong to the source if it is a lemma: they say which of its forms is wanted."""
+
 SPLIT_COLUMNS = {"split": "iid", "iid": "iid", "temp": "temp", "len": "len"}
 """Columns that assign an example to train, dev or test, and the condition that each stands for."""
 
-OTHER_NAMES = ("id", "meta", "tags", "features", *SPLIT_COLUMNS)
+OTHER_NAMES = ("id", "meta", *WITH_LEMMA, *SPLIT_COLUMNS)
 LANGUAGES = frozenset(
     (
         "ar",
@@ -115,10 +118,8 @@ def choose_columns(record: Mapping[str, object], source: str | None, target: str
     names = list(record)
     if source is not None and target is not None:
         return Columns(parse_columns(source), parse_columns(target))
-    pair = None
-    if source is None and target is None:
-        pair = next((pair for pair in PAIRS if set(pair) <= set(names)), None)
-    others = [name for name in names if name not in ("id", "meta", *SPLIT_COLUMNS)]
+    pair = _usual_pair(names) if source is None and target is None else None
+    others = [name for name in names if name.lower() not in ("id", "meta", *SPLIT_COLUMNS)]
     if pair is None and len(others) == 2:
         given = source if source is not None else target
         if given is None:
@@ -127,11 +128,44 @@ def choose_columns(record: Mapping[str, object], source: str | None, target: str
             other = others[1 - others.index(given)]
             pair = (given, other) if source is not None else (other, given)
     if pair is None:
-        missing = "source_column" if source is None else "target_column"
-        flag = "--" + missing.replace("_", "-")
-        raise ValueError(
-            f"it is not clear which column holds the {missing.removesuffix('_column')}s (found: {', '.join(names)}). "
-            f"Give {flag} NAME and so on, or {missing}: NAME in a config; several columns are joined: {flag} A,B."
+        raise ValueError(_unclear(names, source, target))
+    sources = (
+        pair[0],
+        *(name for name in others if name.lower() in WITH_LEMMA and pair[0].lower() == "lemma"),
+    )
+    unused = [name for name in others if name not in (*sources, pair[1])]
+    if sources == ("source",) and pair[1] == "target":
+        return Columns(sources, (pair[1],))
+    return Columns(sources, (pair[1],), _describe_choice(sources, pair[1], unused))
+
+
+def _usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
+    """The columns with usual names, in upper or lower case; None if there are none."""
+    by_name = {name.lower(): name for name in reversed(names)} | {name: name for name in names}
+    pair = next((pair for pair in PAIRS if set(pair) <= set(by_name)), None)
+    return None if pair is None else (by_name[pair[0]], by_name[pair[1]])
+
+
+def _describe_choice(sources: Sequence[str], target: str, unused: Sequence[str]) -> str:
+    listed = " and ".join(map(repr, sources))
+    note = f"the source is {listed}, the target {target!r}."
+    if unused:
+        joined = ",".join((*sources, unused[0]))
+        note += f" Not used: {', '.join(map(repr, unused))} (join columns with --source-column {joined!r})."
+    return note
+
+
+def _unclear(names: Sequence[str], source: str | None, target: str | None) -> str:
+    """The message that says which columns have to be given, and how."""
+    if len(names) < 2:
+        return (
+            f"there is only one column ({', '.join(names)}), but a source and a target are expected. Separate them by "
+            "a tab in a .tsv file and by a comma in a .csv file, or give them two names in a .jsonl file."
         )
-    note = None if pair == ("source", "target") else f"the source is {pair[0]!r}, the target {pair[1]!r}."
-    return Columns((pair[0],), (pair[1],), note)
+    missing = [name for name, given in (("source", source), ("target", target)) if given is None]
+    flags = " and ".join(f"--{name}-column NAME" for name in missing)
+    keys = " and ".join(f"{name}_column" for name in missing)
+    return (
+        f"it is not clear which column holds the {missing[0]}s (found: {', '.join(names)}). Give {flags}, or {keys} in "
+        "a config; several columns are joined: A,B."
+    )

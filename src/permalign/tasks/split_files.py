@@ -33,6 +33,8 @@ def find_split_files(
 ) -> tuple[list[SplitFiles], list[str]]:
     """Find the file of each split, such as ``train.tsv`` or ``len/test.jsonl``; or aligned ones, such as ``train.en``.
 
+    The predictions of runs that are kept in the folder are not data.
+
     Args:
         folder: the folder.
         source_suffix: what the names of aligned files of sources end in, such as ``en``.
@@ -44,7 +46,12 @@ def find_split_files(
     Raises:
         DataError: there is no such file, or there are two for the same split.
     """
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    runs = {path.parent for path in folder.rglob("config.yaml")} - {folder}
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(".") and runs.isdisjoint(path.parents)
+    )
     found: dict[tuple[str, str], Path] = {}
     ignored: list[Path] = []
     for path in filter(is_record_file, files):

@@ -13,6 +13,7 @@ Hugging Face is read by its name, ``hf:NAME``, or from the folder that ``save_to
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from permalign.errors import DataError
@@ -241,8 +242,14 @@ def _tokens(record: Record, column: str, path: Path, number: int) -> tuple[str, 
     try:
         value = value_of(record, column)
     except KeyError:
+        names = list(columns_of(record))
+        nearest = get_close_matches(column, names, n=1, cutoff=0.4)
+        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise DataError(
-            f"there is no column {column!r} (found: {_listed(columns_of(record))}).", path, number
+            f"there is no column {column!r} (found: {_listed(names)}).{hint} Name columns that there are with "
+            "--source-column and --target-column, or with source_column and target_column in a config.",
+            path,
+            number,
         ) from None
     if value is None:
         return ()
