@@ -1,10 +1,14 @@
 """The entry point: Ctrl-C before a command begins, and options spelled as in a config."""
 
+from errno import EROFS
+
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from permalign import cli
 from permalign.cli.app import app
+from permalign.cli.error_messages import report_errors
 
 
 def test_an_interruption_while_modules_are_imported_is_one_line(monkeypatch, capsys):
@@ -26,3 +30,33 @@ def test_options_may_be_spelled_with_underscores_as_in_a_config(tmp_path):
     )
     assert shown.exit_code == 0, shown.output
     assert "source  y" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            ModuleNotFoundError("No module named 'accelerate.utils'", name="accelerate.utils"),
+            'permalign: this needs the library accelerate, which is not installed: pip install "permalign[training]".',
+        ),
+        (
+            OSError(EROFS, "Read-only file system", "runs/a"),
+            "permalign: runs/a: Read-only file system. Choose a folder that can be written to, with --run, --out or "
+            "--output.",
+        ),
+    ],
+)
+def test_missing_libraries_and_read_only_folders_are_one_line(error, message, monkeypatch, capsys):
+    monkeypatch.setattr("permalign.cli.error_messages._discard_pending_output", lambda: None)
+    with pytest.raises(typer.Exit) as ended, report_errors():
+        raise error
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err == f"{message}\n"
+
+
+def test_an_experiment_followed_by_data_says_how_to_combine_them(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("a\tb\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["train", "geoquery/soft", str(path)])
+    assert done.exit_code == 2
+    assert "write --data" in done.output

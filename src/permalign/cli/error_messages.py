@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EROFS
 
 import typer
 
@@ -12,6 +13,7 @@ from permalign.errors import PermalignError, UsageError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+NOT_WRITABLE = ". Choose a folder that can be written to, with --run, --out or --output."
 
 
 @contextmanager
@@ -37,9 +39,19 @@ def report_errors() -> Iterator[None]:
     except BrokenPipeError:
         _discard_pending_output()
         raise typer.Exit(BROKEN_PIPE) from None
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("permalign"):
+            raise
+        library = error.name.partition(".")[0]
+        echo(
+            f'permalign: this needs the library {library}, which is not installed: pip install "permalign[training]".',
+            err=True,
+        )
+        raise typer.Exit(1) from None
     except OSError as error:
         _discard_pending_output()
-        echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}", err=True)
+        hint = NOT_WRITABLE if error.errno == EROFS else ""
+        echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}{hint}", err=True)
         raise typer.Exit(1) from None
 
 
