@@ -243,7 +243,7 @@ def _tokens(record: Record, column: str, path: Path, number: int) -> tuple[str, 
         value = value_of(record, column)
     except KeyError:
         names = list(columns_of(record))
-        nearest = get_close_matches(column, names, n=1, cutoff=0.4)
+        nearest = get_close_matches(column, names, n=1, cutoff=0.5)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         raise DataError(
             f"there is no column {column!r} (found: {_listed(names)}).{hint} Name columns that there are with "
