@@ -219,7 +219,7 @@ def test_without_typer_the_command_says_what_to_install(environment):
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == 'The command line needs typer: pip install "permalign[cli]"\n'
+    assert done.stderr == 'The command line needs typer: pip install "permalign[training]".\n'
 
 
 def test_an_exported_task_can_be_read_again(permalign, data_dir, tmp_path):

@@ -24,7 +24,7 @@ def _main() -> None:
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise
-        sys.exit('The command line needs typer: pip install "permalign[cli]"')
+        sys.exit('The command line needs typer: pip install "permalign[training]".')
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8")  # data is UTF-8, whatever the console's encoding

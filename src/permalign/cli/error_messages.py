@@ -15,13 +15,38 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 NOT_WRITABLE = ". Choose a folder that can be written to, with --run, --out or --output."
 
+OPTIONAL_MODULES = frozenset(
+    [
+        "accelerate",
+        "fastapi",
+        "filelock",
+        "huggingface_hub",
+        "matplotlib",
+        "optuna",
+        "pydantic",
+        "pydantic_core",
+        "rich",
+        "sacrebleu",
+        "safetensors",
+        "scipy",
+        "tensorboard",
+        "tokenizers",
+        "uvicorn",
+        "yaml",
+    ]
+)
+"""The modules that come with an extra of the command line; if another one is missing, something is broken."""
+
 
 @contextmanager
-def report_errors() -> Iterator[None]:
+def report_errors(extra: str = "training") -> Iterator[None]:
     """Print errors that a user can fix as messages without a stack trace; all commands have this decorator.
 
     The exit code is 2 for wrong usage and 1 for any other error that a user can fix. After Ctrl-C, or if the reader of
     the output closes the pipe (``| head``), it is the code that shells use.
+
+    Args:
+        extra: the extra that installs all that the command needs.
     """
     try:
         if sys.stdout is None:
@@ -32,6 +57,12 @@ def report_errors() -> Iterator[None]:
         raise typer.BadParameter(printable(str(error), err=True)) from None
     except PermalignError as error:
         echo(f"permalign: {error}", err=True)
+        raise typer.Exit(1) from None
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in OPTIONAL_MODULES:
+            raise
+        echo(f'permalign: this command needs {module}: pip install "permalign[{extra}]".', err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         echo("permalign: interrupted", err=True)

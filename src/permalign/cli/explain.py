@@ -30,7 +30,7 @@ Examples:
 """
 
 
-@report_errors()
+@report_errors("cli,models")
 def explain(
     run: Annotated[
         Path,
@@ -99,15 +99,11 @@ def _trace(
     run: Path, sentence: str, target: str | None, compare: bool, beam: int
 ) -> "tuple[Trace, Comparison | None]":
     """Load the model and explain the sentence; errors in sentence and target are reported without a stack trace."""
-    try:
-        from permalign.explain import compare as compare_variants
-        from permalign.explain import explain as explain_sentence
-        from permalign.explain.server.served_runs import load_from_folder
-        from permalign.models.bundled import find_model_folder
-    except ModuleNotFoundError as error:
-        raise PermalignError(
-            f'permalign explain needs {error.name}: pip install "permalign[cli,models]".'
-        ) from None
+    from permalign.explain import compare as compare_variants
+    from permalign.explain import explain as explain_sentence
+    from permalign.explain.server.served_runs import load_from_folder
+    from permalign.models.bundled import find_model_folder
+
     model = load_from_folder(find_model_folder(run))
     try:
         trace = explain_sentence(model, sentence, target, beam=beam)

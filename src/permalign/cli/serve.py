@@ -26,7 +26,7 @@ Examples:
 """
 
 
-@report_errors()
+@report_errors("serve")
 def serve(
     runs: Annotated[
         list[Path] | None,

@@ -25,7 +25,7 @@ Examples:
 """
 
 
-@report_errors()
+@report_errors("tune")
 def tune(
     name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Name of an experiment, or a YAML file.")],
     settings: Annotated[
@@ -65,16 +65,10 @@ def tune(
 ) -> None:
     """Search for the best options, and print the path of the file with them."""
     from permalign.errors import PermalignError
-
-    try:
-        from permalign.training.tuning import BEST
-        from permalign.training.tuning import tune as search
-        from permalign.training.tuning_plots import plot_study
-    except ModuleNotFoundError as error:
-        if error.name != "optuna":
-            raise
-        raise PermalignError('tuning needs optuna: pip install "permalign[tune]".') from None
     from permalign.training.progress_display import PlainDisplay
+    from permalign.training.tuning import BEST
+    from permalign.training.tuning import tune as search
+    from permalign.training.tuning_plots import plot_study
 
     out = out or Path("runs", f"tune-{Path(name).with_suffix('').as_posix().replace('/', '-')}")
     given: list[tuple[str, str | None]] = [("--set", setting) for setting in settings or []]
