@@ -9,12 +9,28 @@ from pathlib import Path
 
 import pytest
 from tests.test_docs import blocks_of
+from typer.testing import CliRunner
 
 from permalign import Transducer, plugins
-from permalign.errors import ConfigError, DataError
-from permalign.options.model import ModelOptions, ReordererOptions
-from permalign.plugins import REGISTRIES, REORDERERS, PluginError, register_reorderer, require_plugins
+from permalign.cli.app import app
+from permalign.encoders import WindowEncoder
+from permalign.errors import ConfigError, DataError, UsageError
+from permalign.options.model import EncoderOptions, ModelOptions, ReordererOptions
+from permalign.options.run import RunOptions
+from permalign.plugins import (
+    ENCODERS,
+    REGISTRIES,
+    REORDERERS,
+    TASKS,
+    PluginError,
+    register_encoder,
+    register_reorderer,
+    register_task,
+    require_plugins,
+)
 from permalign.reorderers import IdentityReorderer
+from permalign.tasks import Example, Task
+from permalign.tasks.registry import get_task
 from permalign.text.vocabulary import Vocabulary
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +83,7 @@ def run(folder, *arguments, installed=True):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", "from permalign.cli import main; main()", *map(str, arguments)]
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, input="! c a\n"
+        command, cwd=folder, env=environment, capture_output=True, text=True, input="! a b c\n"
     )
 
 
@@ -75,16 +91,22 @@ def test_an_installed_plugin_is_trained_loaded_and_named_when_it_is_missing(pack
     done = run(package, "train", "reverse.yaml", "--run", "runs/reverse")
     assert done.returncode == 0, done.stderr
     config = json.loads((package / "runs" / "reverse" / "model" / "config.json").read_text())
-    assert config["options"]["reorderer"]["keep"] == 1
+    head = config["options"]["head"]
+    options = config["options"]["reorderer"]["keep"], head["init_scale"], head["encoder"]["weight"]
+    assert options == (1, 0.5, 0.1)
     assert config["plugins"][0] == {"part": "reorderer", "name": "reverse", "module": "permalign_reverse"} | {
         "package": "permalign-reverse",
         "version": "0.1.0",
     }
+    assert {plugin["part"] for plugin in config["plugins"]} == {"reorderer", "head", "encoder"}
     records = (package / "runs" / "reverse" / "metrics.jsonl").read_text().splitlines()
     assert "first_word" in json.loads(records[-1])
     done = run(package, "predict", "runs/reverse")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("!")
+    assert len(done.stdout.split()) == 4
+    done = run(package, "evaluate", "runs/reverse", "--split", "iid/dev", "--metric", "first_word")
+    assert done.returncode == 0, done.stderr
+    assert "FIRST_WORD" in done.stdout
 
     done = run(package, "predict", "runs/reverse", installed=False)
     assert (done.returncode, done.stdout) == (1, "")
@@ -92,7 +114,61 @@ def test_an_installed_plugin_is_trained_loaded_and_named_when_it_is_missing(pack
     assert "pip install permalign-reverse." in done.stderr
     assert done.stderr.count("\n") == 1
     done = run(package, "train", "reverse.yaml", "--run", "runs/other", installed=False)
-    assert "unknown reorderer 'reverse'" in done.stderr
+    assert "unknown reorderer 'reverse'" in done.stderr or "unknown task 'mirror'" in done.stderr
+
+
+@pytest.mark.parametrize("noun", REGISTRIES)
+def test_the_package_of_a_missing_part_is_named(noun):
+    provider = {"part": noun, "name": "some", "module": "some_parts", "package": "some-parts"}
+    with pytest.raises(DataError, match=f"needs the {noun} 'some' .* pip install some-parts") as caught:
+        require_plugins([provider], "runs/some")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_registered_encoder_is_built_saved_and_loaded(tmp_path):
+    @register_encoder("wide_window")
+    class WideWindow(WindowEncoder):
+        class Options(EncoderOptions):
+            window_radius: int = 3
+
+    try:
+        encoder = {"kind": "wide_window", "hidden_size": 8}
+        options = {"reorderer": {"kind": "separable", "encoder": encoder}, "head": {"encoder": encoder}}
+        Transducer(options, SOURCE, TARGET).save_pretrained(tmp_path)
+        loaded = Transducer.from_pretrained(tmp_path)
+        assert isinstance(loaded.head.encoder, WideWindow)
+        assert loaded.head.encoder.window_radius == 3
+        assert [type(part) for part in loaded.modules()].count(WideWindow) == 2
+    finally:
+        del ENCODERS.registered["wide_window"]
+    with pytest.raises(DataError, match="needs the encoder 'wide_window'"):
+        Transducer.from_pretrained(tmp_path)
+
+
+def test_a_registered_task_is_named_in_configs_and_on_the_command_line():
+    @register_task("shout")
+    class Shout(Task):
+        name, description = "shout", "capitals"
+        splits = ("iid/train",)
+
+        def __init__(self, letters: str = "ab"):
+            self.letters = letters
+
+        def examples(self, split):
+            return [Example((letter,), (letter.upper(),), letter) for letter in self.letters]
+
+    try:
+        options = RunOptions.parse({"task": {"name": "shout", "letters": "abc"}})
+        assert [example.target for example in options.make_task().examples("iid/train")] == [
+            *map(tuple, "ABC")
+        ]
+        assert options.plugins()[-1] == {"part": "task", "name": "shout", "module": Shout.__module__}
+        with pytest.raises(UsageError, match=r"did you mean --letters"):
+            get_task("shout", leters="a")
+        shown = CliRunner().invoke(app, ["data", "show", "shout", "iid/train"])
+        assert "A" in shown.output
+    finally:
+        del TASKS.registered["shout"]
 
 
 def test_options_of_plugins_are_checked_like_others(registered):
