@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # The index that torch is installed from, if it is not pip's default; PyTorch's index of CPU builds saves gigabytes.
 TORCH_INDEX ?=
+TOOLS  := build/tools
 
-.PHONY: help demo models test test-all lint format bench trust mutate docs package release-check clean
+.PHONY: help demo models test test-all lint format bench trust mutate docs package release-check locked lock sbom clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -65,6 +66,26 @@ release-check: $(READY)  ## everything that must hold before a release
 	$(BIN)/python .ci/check_version.py
 	$(MAKE) lint test-all docs package
 	@echo "Ready. Tag the commit, and upload what is in dist: python -m twine upload dist/*"
+
+locked:  ## the virtual environment again, from constraints.lock: every file but torch's is compared with its hash
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement constraints.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $(READY)
+
+$(TOOLS):
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet uv cyclonedx-bom pip-licenses
+
+lock: $(TOOLS)  ## constraints.lock again, the versions of constraints.txt with the hashes of their files
+	$(TOOLS)/bin/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header --no-emit-index-url \
+		--no-emit-package torch --output-file constraints.lock constraints.txt
+
+sbom: $(READY) $(TOOLS)  ## a CycloneDX list of what is installed, and all licences, in build; fails for a surprising one
+	$(TOOLS)/bin/cyclonedx-py environment --output-file build/sbom.json $(BIN)/python
+	$(TOOLS)/bin/pip-licenses --python $(BIN)/python --from mixed --format markdown --output-file build/licences.md
+	$(BIN)/python .ci/check_licences.py
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build docs/figures

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PLACES = {
     "src/permalign/__init__.py": r'^__version__ = "(.+)"$',
-    "CHANGELOG.md": r"^## \[(\d.*?)\]",  # the latest release; a changelog that is still unreleased has none
+    "CHANGELOG.md": r"^## \[(\d.*?)\] - \d{4}-\d\d-\d\d$",  # the latest release; one without a date is not released
     "CITATION.cff": r"^version: (.+)$",
 }
 

@@ -1,8 +1,10 @@
 """The ranges of versions in pyproject.toml, the exact versions in constraints.txt, and an import without a warning."""
 
+import os
 import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -60,3 +62,65 @@ def test_an_import_is_silent(statement):
     command = [sys.executable, "-W", "error", "-c", statement]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_lock_has_the_versions_of_the_constraints_and_their_hashes():
+    lines = (ROOT / "constraints.lock").read_text()
+    locked = re.findall(r"^([A-Za-z0-9._-]+)==(\S+) \\\n    --hash=sha256:", lines, re.MULTILINE)
+    assert {canonicalize_name(name): version for name, version in locked} == {
+        name: version for name, version in pins().items() if name != "torch"
+    }
+    assert "://" not in lines
+
+
+def lowest():
+    """The lower bounds of what the core and the extras training and serve need, except for torch."""
+    extras = PROJECT["optional-dependencies"]
+    lines = [line for extra in ("cli", "models", "training", "serve") for line in extras[extra]]
+    needed = [Requirement(line) for line in [*PROJECT["dependencies"], *lines] if "permalign" not in line]
+    bounds = [(it.name, part.version) for it in needed for part in it.specifier if part.operator == ">="]
+    return [f"{name}=={version}" for name, version in bounds if name != "torch"]
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """An empty environment that borrows nothing but torch; skips if no package index can be reached."""
+    probe = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path, "iniconfig"]
+    if subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip("no package index can be reached")
+    home, borrowed = tmp_path / "environment", tmp_path / "borrowed"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    borrowed.mkdir()
+    for pattern in ("torch", "torchgen", "functorch", "torch-*.dist-info"):
+        for path in Path(sysconfig.get_paths()["purelib"]).glob(pattern):
+            (borrowed / path.name).symlink_to(path)
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "borrowed.pth").write_text(f"{borrowed}\n")
+    return home
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("versions", [lowest(), []], ids=["lowest", "newest"])
+def test_other_versions_train_predict_and_serve(environment, tmp_path, versions):
+    def run(*command, **options):
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    python, permalign = environment / "bin" / "python", environment / "bin" / "permalign"
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", f"torch=={pins()['torch']}"]
+    run(*pip, f"{ROOT}[training,serve]", *versions)
+    (tmp_path / "three.csv").write_text("source,target\na b,B A\nb c,C B\nc a,A C\n")
+    run(permalign, "train", "three.csv", "--run", "run", "--set", "training.max_steps=2")
+    run(permalign, "evaluate", "run", "--split", "iid/train")
+    run(permalign, "plot", "run", "--out", "curves.png")
+    assert run(permalign, "predict", "run", input="a b\n")
+    assert "2021" in run(permalign, "explain", "dates", "12 march 2021")
+    program = (
+        "from pathlib import Path; from permalign.explain.server.application import application;"
+        "from permalign.explain.server.limits import Limits;"
+        "from permalign.explain.server.served_runs import find_runs;"
+        "print(application(find_runs([Path('run')]), Limits()))"
+    )
+    assert run(python, "-c", program)

@@ -16,6 +16,9 @@ import permalign
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
 
+NOT_IN_SDIST = (".github/", ".pre-commit-config.yaml")
+"""What only the repository needs."""
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
@@ -51,14 +54,38 @@ def test_the_sdist_has_what_tests_and_docs_need(built):
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "tests/conftest.py", "docs/conf.py", "results/runs.jsonl", "LICENSE"} <= names
-    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=True)
+    tracked = {name for name in listed.stdout.splitlines() if not name.startswith(NOT_IN_SDIST)}
+    assert names == tracked | {"PKG-INFO"}
+
+
+def test_the_sdist_builds_the_same_wheel(built, tmp_path):
+    (sdist,), (wheel,) = built.glob("*.tar.gz"), built.glob("*.whl")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    done = subprocess.run([*pip, "--wheel-dir", tmp_path, sdist], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert contents(tmp_path / wheel.name) == contents(wheel)
+
+
+def contents(wheel):
+    """The files of a wheel, with their checksums."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {info.filename: info.CRC for info in archive.infolist()}
 
 
 def test_the_wheel_has_every_file_of_the_package(built):
     (wheel,) = built.glob("*.whl")
     assert wheel.name == f"permalign-{permalign.__version__}-py3-none-any.whl"
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("permalign/")}
+    metadata = f"permalign-{permalign.__version__}.dist-info"
+    names = set(contents(wheel))
+    packed = {name for name in names if name.startswith("permalign/")}
+    files = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+    assert names - packed == {f"{metadata}/{name}" for name in files}
+    assert {
+        "permalign/py.typed",
+        "permalign/recipes/exact.yaml",
+        "permalign/tasks/splits/geoquery.json",
+    } <= packed
     tracked = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "src/permalign"], capture_output=True, text=True, check=True
     )
@@ -76,6 +103,9 @@ def test_the_installed_command_trains_and_predicts(installed, tmp_path):
     assert done.returncode == 0, done.stderr
     done = installed("explain", "run", "a b", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+    done = installed("explain", "dates", "12 march 2021", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2021" in done.stdout
 
 
 def test_extras_that_messages_name_exist():
