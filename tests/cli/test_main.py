@@ -37,7 +37,7 @@ def test_options_may_be_spelled_with_underscores_as_in_a_config(tmp_path):
     [
         (
             ModuleNotFoundError("No module named 'accelerate.utils'", name="accelerate.utils"),
-            'permalign: this needs the library accelerate, which is not installed: pip install "permalign[training]".',
+            'permalign: this command needs accelerate: pip install "permalign[training]".',
         ),
         (
             OSError(EROFS, "Read-only file system", "runs/a"),

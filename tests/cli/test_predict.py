@@ -240,3 +240,20 @@ def test_a_line_too_long_for_the_memory_is_an_error_after_the_lines_before_it(
     code, out, errors = predict(run, text=b"a b\nc d\na b c d e f\n")
     assert (code, out.splitlines()) == (1, [prediction.text for prediction in model.predict(["a b", "c d"])])
     assert "standard input, line 3: the line has 6 tokens, too many for the available memory" in errors
+
+
+def test_predictions_that_cannot_be_written_are_reported_before_anything_is_evaluated(
+    run, tmp_path, capsys, monkeypatch
+):
+    def evaluate(*arguments):
+        raise AssertionError("nothing may be evaluated")
+
+    monkeypatch.setattr("permalign.training.trained_run.TrainedRun.evaluate", evaluate)
+    blocked, pairs = tmp_path / "blocked", tmp_path / "pairs.tsv"
+    blocked.write_text("")
+    pairs.write_text("source\ttarget\na b\tB A\n")
+    command = ["evaluate", str(run), "--file", str(pairs), "--output", str(blocked / "folder")]
+    with pytest.raises(SystemExit) as end:
+        app(command, prog_name="permalign")
+    assert end.value.code == 1
+    assert "Not a directory" in capsys.readouterr().err

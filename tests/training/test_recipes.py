@@ -88,6 +88,22 @@ def test_tokens_are_as_coarse_as_can_be_learned(pairs, text):
     assert (choice.reason is None) == (not text)
 
 
+@pytest.mark.parametrize(
+    ("setting", "source", "target"),
+    [
+        ("text.source.lowercase=true", ("words", "punctuation", True), ("words", "punctuation", False)),
+        ("text.source.kind=characters", ("characters", "none", False), ("words", "punctuation", False)),
+        ("text.target.pre_tokenizer=digits", ("words", "punctuation", False), ("words", "digits", False)),
+    ],
+)
+def test_tokens_are_chosen_where_no_setting_says_what_they_are(setting, source, target, tmp_path):
+    rows = "".join(f"{i % 9} may {i % 8}\t{i % 8}-05-{i % 9}\n" for i in range(72))
+    (tmp_path / "dates.tsv").write_text(rows)
+    options, _ = load_recipe("auto", {"name": "own", "path": str(tmp_path / "dates.tsv")}, [setting])
+    for side, expected in ((options.text.source, source), (options.text.target, target)):
+        assert (side.kind, side.pre_tokenizer, side.lowercase) == expected
+
+
 def test_tokens_that_were_chosen_are_saved_with_the_model_and_put_together_again(tmp_path):
     rows = "".join(f"{i % 9} may {i % 8}\t{i % 8}-05-{i % 9}\n" for i in range(72))
     (tmp_path / "dates.tsv").write_text(rows)

@@ -70,15 +70,6 @@ def report_errors(extra: str = "training") -> Iterator[None]:
     except BrokenPipeError:
         _discard_pending_output()
         raise typer.Exit(BROKEN_PIPE) from None
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("permalign"):
-            raise
-        library = error.name.partition(".")[0]
-        echo(
-            f'permalign: this needs the library {library}, which is not installed: pip install "permalign[training]".',
-            err=True,
-        )
-        raise typer.Exit(1) from None
     except OSError as error:
         _discard_pending_output()
         hint = NOT_WRITABLE if error.errno == EROFS else ""

@@ -165,6 +165,7 @@ def evaluate(
         trained_run.require_split(name)
         if by is not None:
             _require_sizes(trained_run, name, by)
+    trained_run.require_writable(output)
     reports: dict[str, Report] = {}
     groups: dict[str, tuple[Group, ...]] = {}
     for name in splits:

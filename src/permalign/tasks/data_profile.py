@@ -44,10 +44,10 @@ class DataProfile:
     monotone: float
 
     def __str__(self) -> str:
+        examples = "1 training example" if self.examples == 1 else f"{self.examples:,} training examples"
         return (
-            f"{self.examples:,} training examples; 95 % have at most {self.source_length} source and "
-            f"{self.target_length} target tokens; {self.equal_lengths:.0%} have equal lengths; {self.overlap:.0%} of "
-            f"target tokens occur in the source; {self.monotone:.0%} of neighbouring target tokens keep its order"
+            f"{examples}; 95 % have at most {self.source_length} source and {self.target_length} tokens; "
+            f"{self.equal_lengths:.0%} have equal lengths; {self.overlap:.0%} of target tokens occur in the source; {self.monotone:.0%} of neighbouring target tokens keep its order"
         )
 
 
@@ -108,8 +108,9 @@ def _translation_table(pairs: Sequence[Pair], iterations: int = 5) -> dict[str, 
                 total = sum(weights)
                 for other, weight in zip(source, weights, strict=True):
                     counts[other][word] += weight / total
+        totals = {other: sum(words.values()) for other, words in counts.items()}
         table = {
-            other: {word: count / sum(words.values()) for word, count in words.items()}
+            other: {word: count / totals[other] for word, count in words.items()}
             for other, words in counts.items()
         }
     return table

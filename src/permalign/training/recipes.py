@@ -92,9 +92,10 @@ def load_recipe(
     examples = _training_examples(options, options.make_task())
     lines = []
     text = base.get("text", {})
-    if not text:
+    open_sides = [side for side in ("source", "target") if not _chooses_tokens(text.get(side, {}))]
+    if open_sides:
         tokens = choose_tokens(examples)
-        text = tokens.text
+        text = merged({side: tokens.text.get(side, {}) for side in open_sides}, text)
         lines += [f"tokens: {tokens.reason}"] if tokens.reason else []
     sources = tokenized([example.source for example in examples], text.get("source", {}))
     targets = tokenized([example.target for example in examples], text.get("target", {}))
@@ -104,7 +105,7 @@ def load_recipe(
         choice = choose_recipe(profile, characters=text.get("target", {}).get("kind") == "characters")
         recipe = choice.recipe
         lines.append(f"recipe: {recipe}, because {choice.reason}")
-    values = merged(merged(_read(recipe), fit_to_data(recipe, profile)), {"text": text, **base})
+    values = merged(merged(_read(recipe), fit_to_data(recipe, profile)), {**base, "text": text})
     chosen = RunOptions.parse(apply_settings(values, settings))
     return chosen, [*lines, _describe_end(chosen)]
 
@@ -126,6 +127,11 @@ def fit_to_data(recipe: str, profile: DataProfile) -> dict[str, Any]:
     if recipe in ("exact", "labelled"):
         values["model"] = {"head": {"max_segment_length": min(8, max(2, ceil(profile.growth)))}}
     return values
+
+
+def _chooses_tokens(side: Mapping[str, Any]) -> bool:
+    """Whether options of a side say what its tokens are."""
+    return any(option in side for option in ("kind", "pre_tokenizer", "tokenizer"))
 
 
 def _is_about_data(setting: str) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Literal
 
 import torch
@@ -246,6 +247,13 @@ class TrainedRun:
             metrics=[*metrics, *([own] if (own := self.options.training.metric) else [])],
         )
         return replace(report, notes=(*report.notes, *self._seen_in_training(split)))
+
+    def require_writable(self, folder: Path | None = None) -> None:
+        """Require that predictions can be written, which an `OSError` tells before anything is evaluated."""
+        folder = folder or self.predictions_folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
 
     def write(
         self, split: str, decoding: DecodingSettings, report: Report, folder: Path | None = None
