@@ -249,6 +249,7 @@ def test_predictions_that_cannot_be_written_are_reported_before_anything_is_eval
         raise AssertionError("nothing may be evaluated")
 
     monkeypatch.setattr("permalign.training.trained_run.TrainedRun.evaluate", evaluate)
+    monkeypatch.setattr("permalign.cli.error_messages._discard_pending_output", lambda: None)
     blocked, pairs = tmp_path / "blocked", tmp_path / "pairs.tsv"
     blocked.write_text("")
     pairs.write_text("source\ttarget\na b\tB A\n")

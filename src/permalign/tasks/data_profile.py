@@ -46,8 +46,9 @@ class DataProfile:
     def __str__(self) -> str:
         examples = "1 training example" if self.examples == 1 else f"{self.examples:,} training examples"
         return (
-            f"{examples}; 95 % have at most {self.source_length} source and {self.target_length} tokens; "
-            f"{self.equal_lengths:.0%} have equal lengths; {self.overlap:.0%} of target tokens occur in the source; {self.monotone:.0%} of neighbouring target tokens keep its order"
+            f"{examples}; 95 % have at most {self.source_length} source and {self.target_length} target tokens; "
+            f"{self.equal_lengths:.0%} have equal lengths; {self.overlap:.0%} of target tokens occur in the source; "
+            f"{self.monotone:.0%} of neighbouring target tokens keep its order"
         )
 
 
