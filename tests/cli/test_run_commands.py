@@ -50,6 +50,14 @@ def test_runs_are_listed_with_their_best_metric(permalign, folder):
     assert next(record for record in records if record["path"].endswith("a"))["best"] == best
 
 
+def test_a_model_that_was_made_of_others_is_listed_with_these(permalign, folder, tmp_path):
+    members = folder / "a", folder / "b"
+    assert permalign("ensemble", *members, "--out", tmp_path / "both").exit_code == 0
+    (record,) = (json.loads(line) for line in permalign("runs", tmp_path, "--json").stdout.splitlines())
+    assert record["model"] == f"ensemble of {members[0]}, {members[1]}"
+    assert record["step"] is None
+
+
 def test_a_damaged_or_missing_run_is_no_obstacle(permalign, folder, tmp_path):
     assert permalign("runs", tmp_path / "nowhere").exit_code == 1
     answer = permalign("runs", tmp_path)

@@ -47,7 +47,9 @@ def runs(
 
 def _row(run: "RunSummary") -> tuple[str, ...]:
     best = "-" if run.best is None else f"{run.metric} {run.best:.2f}"
-    steps = f"{run.step}" if run.max_steps is None else f"{run.step}/{run.max_steps}"
+    steps = "-" if run.step is None else f"{run.step}"
+    if run.step is not None and run.max_steps is not None:
+        steps += f"/{run.max_steps}"
     return (run.path, run.task, run.model, best, steps, _age(run.seconds), f"{run.size / 1e6:.1f} MB")
 
 

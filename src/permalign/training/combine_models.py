@@ -11,7 +11,8 @@ from permalign.models.base import Model
 from permalign.models.build_model import load_model
 from permalign.models.ensemble import Ensemble
 from permalign.models.saving import WEIGHTS
-from permalign.training.run_directory import COMBINED, ENVIRONMENT, RunDirectory
+from permalign.training.run_directory import RunDirectory
+from permalign.training.run_summary import COMBINED, ENVIRONMENT
 
 
 def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Model:

@@ -38,11 +38,9 @@ from permalign.tasks.hub_datasets import PREFIX
 from permalign.tensor_files import read_shapes
 from permalign.training.experiments import load_saved_options
 from permalign.training.model_card import CARD, model_card
+from permalign.training.run_summary import COMBINED, ENVIRONMENT, read_facts
 from permalign.training.state import Progress, damaged_state_error, read_progress, step_folders, step_of
 
-ENVIRONMENT = "environment.json"
-COMBINED = "combined"
-"""The fact in environment.json that tells how a model was made of others, which cannot be trained further."""
 CONTENTS = (
     ENVIRONMENT,
     "config.yaml",
@@ -139,11 +137,7 @@ class RunDirectory:
 
     def facts(self) -> dict[str, Any]:
         """What environment.json says; nothing if it is missing or damaged."""
-        try:
-            known = json.loads((self.path / ENVIRONMENT).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return known if isinstance(known, dict) else {}
+        return read_facts(self.path)
 
     def require_trainable(self) -> None:
         """Raise an error if the model was made of other models, and has no training that could be resumed."""

@@ -12,6 +12,9 @@ from permalign.training.experiments import load_values
 
 CONFIG, ENVIRONMENT, METRICS = "config.yaml", "environment.json", "metrics.jsonl"
 
+COMBINED = "combined"
+"""The entry of environment.json that lists the models which a run was made of, by the method that combined them."""
+
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -20,10 +23,10 @@ class RunSummary:
     Attributes:
         path: the folder of the run.
         task: the name of its task.
-        model: its reorderer and its head.
+        model: its reorderer and its head; or the models that it was made of.
         metric: the dev metric that checkpoints are compared by; None before the first evaluation.
         best: the best value of that metric.
-        step: the last step that was logged.
+        step: the last step that was logged; None for a model that was made of others.
         max_steps: the number of steps it was meant to have, if it was given as a number of steps.
         seconds: the time since anything was logged.
         size: the size of its files in bytes.
@@ -34,7 +37,7 @@ class RunSummary:
     model: str
     metric: str | None
     best: float | None
-    step: int
+    step: int | None
     max_steps: int | None
     seconds: float
     size: int
@@ -77,17 +80,28 @@ def summarise(folder: str | Path) -> RunSummary:
     files = [path for path in folder.rglob("*") if path.is_file()]
     changed = [folder / name for name in (METRICS, ENVIRONMENT, CONFIG) if (folder / name).is_file()]
     max_steps = _get(options, "training", "max_steps")
+    parts = (_get(options, "model", part, "kind") or "?" for part in ("reorderer", "head"))
+    methods = read_facts(folder).get(COMBINED, {})
     return RunSummary(
         path=folder.as_posix(),
         task=str(_get(options, "task", "name") or "?"),
-        model=f"{_get(options, 'model', 'reorderer', 'kind') or '?'}, {_get(options, 'model', 'head', 'kind') or '?'}",
+        model=", ".join([f"{method} of {models}" for method, models in methods.items()] or parts),
         metric=metric,
         best=max(scores, default=None),
-        step=max((step for step, _, _ in _records(folder)), default=0),
+        step=None if methods else max((step for step, _, _ in _records(folder)), default=0),
         max_steps=max_steps if isinstance(max_steps, int) else None,
         seconds=max(0.0, time.time() - changed[0].stat().st_mtime) if changed else 0.0,
         size=sum(path.stat().st_size for path in files),
     )
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What environment.json says about a run; nothing if it is missing or damaged."""
+    try:
+        known = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 def read_curves(folder: str | Path) -> dict[str, list[tuple[int, float]]]:

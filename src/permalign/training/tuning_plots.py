@@ -33,9 +33,11 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
                 warnings.simplefilter("ignore")  # Optuna calls these plots experimental
                 plot(study)
                 figure = pyplot.gcf()
-                figure.set_size_inches(
-                    max(7, 3.5 * len(figure.axes)), 5
-                )  # room for the labels of each option
+                figure.set_size_inches(max(7, 2.2 * len(figure.axes)), 5)
+                for (
+                    axes
+                ) in figure.axes:  # options beside each other need short labels: one line for each part
+                    axes.set_xlabel(axes.get_xlabel().replace(".", "\n"))
                 figure.savefig(folder / f"{name}.png", dpi=120, bbox_inches="tight")
             written.append(folder / f"{name}.png")
         except (ImportError, ValueError, RuntimeError):  # too few trials, or an optional package is missing
