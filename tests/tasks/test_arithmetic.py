@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permalign.errors import DataError
-from permalign.tasks.arithmetic import FILES, Arithmetic
+from permalign.tasks.arithmetic import FILES, LENGTH_FILE, Arithmetic
 from permalign.tasks.expression_sampler import DepthSampler
 from permalign.tasks.expressions import DIGITS, Expression, read_infix, shape_depth, shapes, template_count
 
@@ -166,6 +166,17 @@ def test_generated_and_published_notations_agree(data_dir):
         assert made == lines
     assert postfix.notes
     assert len(postfix.examples("len/test")) == 3_255
+
+
+def test_the_length_file_of_the_authors_is_read_where_it_lies_beside_the_others(tmp_path):
+    folder = tmp_path / "arithmetic"
+    folder.mkdir()
+    for name in (*FILES.values(), LENGTH_FILE):
+        (folder / name).write_text("(1+2)\t(+12)\t(12+)\n" if name == LENGTH_FILE else "1\t1\t1\n")
+    task = Arithmetic(published=True, data_dir=tmp_path)
+    assert task.notes == ()
+    assert ["".join(example.target) for example in task.examples("len/test")] == ["(12+)"]
+    assert len(Arithmetic(data_dir=tmp_path).examples("len/test")) == 3_255
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from permalign.errors import DataError, excerpt
 from permalign.tasks.base import Example, Task
-from permalign.tasks.data_folder import dataset_file
+from permalign.tasks.data_folder import data_root, dataset_file
 from permalign.tasks.expression_sampler import DepthSampler
 from permalign.tasks.expressions import (
     Expression,
@@ -23,7 +23,8 @@ from permalign.tasks.file_readers import read_table
 from permalign.tasks.seeded_random import shuffled
 
 FILES = {"train": "train_10k.tsv", "dev": "val_5k.tsv", "test": "test_5k.tsv"}
-"""The files of the paper's authors, with tab-separated infix, prefix and postfix notation."""
+LENGTH_FILE = "gen_5k.tsv"
+"""The files of the paper's authors, with tab-separated infix, prefix and postfix notation; the last one is LEN test."""
 
 _SIZES = {"train": 10_000, "dev": 5_000, "test": 5_000}
 _TRAINING_DEPTH, _TEST_DEPTH = 6, 7
@@ -33,7 +34,7 @@ _DEVELOPMENT_DEPTH, _DEVELOPMENT_EXAMPLES, _DEVELOPMENT_MAX_LENGTH = 8, 500, 60
 
 
 class Arithmetic(Task):
-    """Fully parenthesised expressions, generated from a seed or (IID only) read from the authors' files.
+    """Fully parenthesised expressions, generated from a seed or read from the authors' files.
 
     IID: of the 40,805 templates of derivation depth up to 6 (expressions whose digits are left out), 20,000 are drawn
     without replacement and filled with random digits. They are split into 10,000, 5,000 and 5,000, so no template of
@@ -49,7 +50,8 @@ class Arithmetic(Task):
         depth: if given, adds a split ``depth-DEPTH/test`` of up to 1,000 different expressions of exactly this
             derivation depth, drawn from a probabilistic grammar (see `DepthSampler`).
         max_length: the largest number of tokens of an expression in the split ``depth-DEPTH/test``.
-        published: whether to read the IID splits from the authors' files instead of generating them.
+        published: whether to read the authors' files instead of generating the data. The LEN test set is generated
+            unless their file ``gen_5k.tsv`` lies beside the others; 651 of its 3,255 rows occur twice.
         data_dir: the data folder, which contains the authors' files ``arithmetic/train_10k.tsv`` and so on.
     """
 
@@ -81,9 +83,13 @@ class Arithmetic(Task):
 
     @property
     def notes(self) -> tuple[str, ...]:  # noqa: D102
-        if not self.published:
+        if not self.published or self._has_length_file:
             return ()
-        return ("len/test is generated; the authors' file for it is not read, because it repeats 651 rows.",)
+        return (f"len/test is generated, because the authors' file {LENGTH_FILE} is not beside the others.",)
+
+    @cached_property
+    def _has_length_file(self) -> bool:
+        return (data_root(self.data_dir) / "arithmetic" / LENGTH_FILE).is_file()
 
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
@@ -111,6 +117,8 @@ class Arithmetic(Task):
 
     @cached_property
     def _len_test(self) -> list[Example]:
+        if self.published and self._has_length_file:
+            return self._read(LENGTH_FILE)
         generator = Random(f"arithmetic shapes {self.seed}")
         deepest = [shape for shape in shapes(_TEST_DEPTH) if shape_depth(shape) == _TEST_DEPTH]
         drawn: dict[Expression, None] = {}  # a set that preserves the order
