@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -72,6 +73,22 @@ def test_a_failure_does_not_stop_other_runs_and_finished_runs_are_not_repeated(t
     finished, _ = plan_of(table, tmp_path, "good/*")
     assert finished.jobs == []
     assert run_jobs(finished.jobs, 2).finished == []
+
+
+def test_a_run_that_is_trained_again_with_other_results_keeps_no_evaluation_of_the_former_model(tmp_path):
+    table = small_table(tmp_path)
+    plan, store = plan_of(table, tmp_path, "good/plain")
+    (name,) = run_jobs(plan.jobs, 1).finished
+    record = store.find(name)
+    record.dev["scores"] = [
+        [step, 1.0] for step, _ in record.dev["scores"]
+    ]  # as another version may have had
+    record.evaluations = {"len/test plain": record.evaluations["iid/dev plain"]}
+    store.path.write_text(record.to_json() + "\n", "utf-8")
+    shutil.rmtree(plan.jobs[0].folder)
+    plan, _ = plan_of(table, tmp_path, "good/plain")
+    assert run_jobs(plan.jobs, 1).finished == [name]
+    assert set(store.find(name).evaluations) == {"iid/dev plain"}
 
 
 @pytest.fixture(scope="module")

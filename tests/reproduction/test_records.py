@@ -68,6 +68,13 @@ def test_evaluations_that_another_process_has_recorded_are_kept(tmp_path):
     assert store.find("a").evaluations == {"iid/test plain": {"examples": 2}, "len/test plain": {}}
 
 
+def test_evaluations_of_a_model_with_other_dev_scores_are_not_kept(tmp_path):
+    store = RunStore(tmp_path / "runs.jsonl")
+    store.write(record("a", dev={"scores": [[1, 50.0]]}, evaluations={"len/test plain": {}}))
+    store.write(record("a", dev={"scores": [[1, 51.0]]}, evaluations={"iid/test plain": {}}))
+    assert set(store.find("a").evaluations) == {"iid/test plain"}
+
+
 def test_processes_that_write_at_the_same_time_lose_nothing(tmp_path):
     path = tmp_path / "runs.jsonl"
     assert run_in_processes(write_many, (path, 0, 20), (path, 1, 20)) == [0, 0]

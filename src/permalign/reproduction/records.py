@@ -140,13 +140,17 @@ class RunStore:
         return None if line is None else self._parse(name, line)
 
     def write(self, record: RunRecord) -> None:
-        """Add a record, or replace that of the same run; evaluations that only the old record has are kept."""
+        """Add a record, or replace that of the same run.
+
+        Evaluations that only the old record has are kept, unless they are of another model: one that was trained with
+        another version of the code, and had other scores on dev.
+        """
         with exclusive_lock(self.path.with_name(f".{self.path.name}.lock"), wait=True):
             lines = self._lines()
             if record.run in lines:
-                record.evaluations = (
-                    self._parse(record.run, lines[record.run]).evaluations | record.evaluations
-                )
+                old = self._parse(record.run, lines[record.run])
+                if not old.dev or old.dev.get("scores") == record.dev.get("scores"):
+                    record.evaluations = old.evaluations | record.evaluations
             lines[record.run] = record.to_json()
             write_lines(self.path, (lines[name] for name in sorted(lines)))
 

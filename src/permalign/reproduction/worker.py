@@ -83,7 +83,11 @@ def run_job(job: Job) -> None:
 
 
 def train(job: Job, record: RunRecord) -> None:
-    """Train the run to its end, resuming it if it was started before, and fill in its record."""
+    """Train the run to its end, resuming it if it was started before, and fill in its record.
+
+    A record describes a single model. So if the run was recorded before, but its folder is gone and training it again
+    gives other development scores (with another version, say), the evaluations of the former model are removed.
+    """
     from permalign.training.experiments import load_experiment
     from permalign.training.launch import resume
     from permalign.training.launch import train as begin
@@ -118,13 +122,16 @@ def train(job: Job, record: RunRecord) -> None:
         "seconds": round(sum(session.seconds for session in sessions), 1),
         "cpu_seconds": round(sum(session.processor_seconds for session in sessions), 1),
     }
+    scores = [[line["step"], line[metric]] for line in evaluations]
+    if record.dev and record.dev["scores"] != scores:
+        record.evaluations.clear()
     record.dev = {
         "split": options.dev,
         "metric": metric,
         "best": score,
         "step": step,
         "restarts": [attempt.best for attempt in attempts],
-        "scores": [[line["step"], line[metric]] for line in evaluations],
+        "scores": scores,
     }
 
 
