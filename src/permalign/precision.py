@@ -37,7 +37,7 @@ def limit_autocast(method: Function) -> Function:
     @wraps(method)
     def limited(self: Any, *arguments: Any, **options: Any) -> Any:
         device = self.device.type
-        if not torch.is_autocast_enabled(device):
+        if not _is_autocast(device):
             return method(self, *arguments, **options)
         token = _dtype.set(torch.get_autocast_dtype(device))
         try:
@@ -55,7 +55,7 @@ def outside_autocast(function: Function) -> Function:
     @wraps(function)
     def exact(first: Tensor, *arguments: Any, **options: Any) -> Any:
         device = first.device.type
-        if not torch.is_autocast_enabled(device):
+        if not _is_autocast(device):
             return function(first, *arguments, **options)
         with torch.autocast(device, enabled=False):
             return function(first, *arguments, **options)
@@ -64,8 +64,15 @@ def outside_autocast(function: Function) -> Function:
 
 
 def low_precision_dtype() -> torch.dtype | None:
-    """The dtype of layers that may be computed in low precision; None if none was asked for."""
-    return _dtype.get()
+    """The dtype of layers that may be computed in low precision; None if none was asked for.
+
+    A program that ``torch.compile`` or ``torch.export`` traces is in float32.
+    """
+    return None if torch.compiler.is_compiling() else _dtype.get()
+
+
+def _is_autocast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def in_low_precision(compute: Callable[..., Any], first: Tensor, *arguments: Any, on_cpu: bool = True) -> Any:
@@ -77,7 +84,7 @@ def in_low_precision(compute: Callable[..., Any], first: Tensor, *arguments: Any
         arguments: its other arguments.
         on_cpu: whether the layer can be computed in low precision on every CPU; else it is not on any.
     """
-    dtype = _dtype.get()
+    dtype = low_precision_dtype()
     if dtype is None or (first.device.type == "cpu" and not on_cpu):
         return compute(first, *arguments)
     with torch.autocast(first.device.type, dtype):

@@ -155,7 +155,7 @@ def test_the_progress_bar_shows_step_loss_dev_metric_and_time():
 def test_after_an_interruption_the_saved_step_is_printed(
     permalign, config, tmp_path, monkeypatch, states, message
 ):
-    def killed(options, run, overwrite):
+    def killed(options, run, overwrite, device):
         run.mkdir()
         (run / "config.yaml").touch()
         for state in states:
