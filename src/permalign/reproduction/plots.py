@@ -60,11 +60,15 @@ def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> 
             lines[row.title] = points
     if not lines:
         return None
-    with _axes(path, (7.2, 4.8)) as axes:
+    with _axes(path, (11.0, 5.5)) as axes:
         for number, (title, points) in enumerate(lines.items()):
             depths, means, deviations = zip(*points, strict=True)
             style = {"color": f"C{number % 10}", "linestyle": "-" if number < 10 else "--"}
-            axes.errorbar(depths, means, deviations, marker="o", capsize=2, label=title, **style)
+            shifted = [
+                depth + 0.03 * (number - len(lines) / 2) for depth in depths
+            ]  # so that bars do not overlap
+            bars = axes.errorbar(shifted, means, deviations, marker="o", capsize=2, elinewidth=0.7, **style)
+            bars.set_label(title)
         axes.set_xticks(list(DEPTHS))
         axes.set_xlabel("derivation depth; training has up to 6")
         axes.set_ylabel(TITLES[metric])
