@@ -2,6 +2,7 @@
 
 import torch
 
+from permalign.heads.source_attention import NoAttention
 from permalign.text.codec import BEGIN_ID, PADDING_ID
 
 
@@ -26,3 +27,15 @@ def token_log_prob(head, feature, token):
     logits = head.softmax.linear.weight @ feature + head.softmax.linear.bias
     written = [logits[other].exp() for other in range(head.vocab_size) if other not in (PADDING_ID, BEGIN_ID)]
     return logits[token] - sum(written).log()
+
+
+def attended(attention, steps, cells):
+    """Compute the states of the output after attention by definition: one step and one cell at a time."""
+    if isinstance(attention, NoAttention):
+        return steps
+    rows = []
+    for step in steps:
+        weights = softmax([step @ (attention.keys.weight @ cell) for cell in cells])
+        context = sum(weight * cell for weight, cell in zip(weights, cells, strict=True))
+        rows.append((attention.values.weight @ context + attention.combine(step)).tanh())
+    return torch.stack(rows)

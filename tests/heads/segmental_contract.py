@@ -23,8 +23,8 @@ class SegmentalContract(HeadContract):
         return self.kind(**defaults | {"max_segment_length": self.longest} | options)
 
     @staticmethod
-    def segment_log_prob(head, cell, before, tokens, smoothing):
-        """Return the log-probability of one segment of a cell, given the tokens ``before`` it."""
+    def segment_log_prob(head, cells, cell, before, tokens, smoothing):
+        """Return the log-probability of one segment of a cell, given all cells and the tokens ``before`` it."""
         raise NotImplementedError
 
     def written_out(self, head, states, lengths, target, target_lengths, smoothing):
@@ -39,7 +39,9 @@ class SegmentalContract(HeadContract):
                     cuts = itertools.pairwise(itertools.accumulate(sizes, initial=0))
                     segmentations.append(
                         sum(
-                            self.segment_log_prob(head, cell, tokens[:start], tokens[start:end], smoothing)
+                            self.segment_log_prob(
+                                head, cells, cell, tokens[:start], tokens[start:end], smoothing
+                            )
                             for cell, (start, end) in zip(cells, cuts, strict=True)
                         )
                     )

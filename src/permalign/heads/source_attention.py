@@ -60,10 +60,34 @@ class SourceAttention(nn.Module):
         return AttendedSource(self.keys(source), self.values(source), padding_bias(lengths, source))
 
     def forward(
-        self, steps: Float[Tensor, "batch steps hidden_size"], source: AttendedSource
+        self, steps: Float[Tensor, "batch steps hidden_size"], source: AttendedSource | None
     ) -> Float[Tensor, "batch steps hidden_size"]:
         """Return ``a_j`` of all steps."""
+        assert source is not None
         scores = torch.baddbmm(source.bias[:, None], steps, source.keys.transpose(1, 2))
         context = scores.softmax(-1) @ source.values  # (batch, steps, hidden_size)
         attended: Tensor = self.dropout((context + self.combine(steps)).tanh())
         return attended
+
+
+class NoAttention(nn.Module):
+    """Stands where a head may have a `SourceAttention`, and leaves output states as they are."""
+
+    def project(
+        self, source: Float[Tensor, "batch n source_size"], lengths: Int[Tensor, " batch"]
+    ) -> AttendedSource | None:
+        """Return None: there is nothing to attend to."""
+        return None
+
+    def forward(
+        self, steps: Float[Tensor, "batch steps hidden_size"], source: AttendedSource | None
+    ) -> Float[Tensor, "batch steps hidden_size"]:
+        """Return the states."""
+        return steps
+
+
+def source_attention(
+    attention: bool, source_size: int, hidden_size: int, dropout: float
+) -> SourceAttention | NoAttention:
+    """Return what output states go through before the softmax, with or without attention."""
+    return SourceAttention(source_size, hidden_size, dropout) if attention else NoAttention()

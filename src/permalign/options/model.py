@@ -194,8 +194,8 @@ class HeadOptions(PartOptions):
     )
     attention: bool = Field(
         False,
-        description="whether the states of the output attend to the source (ssnt); the SSNT of the ReMoto paper has "
-        "states that depend on the output alone",
+        description="whether the states of the output attend to the source (ssnt, segments); the SSNT of the ReMoto "
+        "paper has states that depend on the output alone",
     )
     max_segment_length: PositiveInt = Field(
         4, description="maximum number of output words that one source word may generate (swan, segments)"
@@ -298,6 +298,11 @@ class ModelOptions(Options):
                 f"head.max_phrase_length is {head.max_phrase_length}, but phrases are leaves of the trees that "
                 "segments are summed over. Use head.kind: segments with reorderer.objective: exact, or leave "
                 "max_phrase_length out."
+            )
+        if head.max_phrase_length > 1 and head.attention:
+            raise ConfigError(
+                f"head.max_phrase_length is {head.max_phrase_length}, but head.attention is true, and attention would "
+                "read other cells in every choice of phrases. Leave one of them out."
             )
         if head.max_phrase_length > 1 and reorderer.kind == "labelled":
             raise ConfigError(

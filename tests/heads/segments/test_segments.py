@@ -11,6 +11,7 @@ from tests.heads.contract import (
     random_outputs,
     random_sentences,
 )
+from tests.heads.reference import attended
 from tests.heads.segmental_contract import SegmentalContract, small_head
 from tests.structures.contract import seeded
 
@@ -27,13 +28,14 @@ class SegmentsContract(SegmentalContract):
     kind = SegmentsHead
 
     @staticmethod
-    def segment_log_prob(head, cell, before, tokens, smoothing):
+    def segment_log_prob(head, cells, cell, before, tokens, smoothing):
         scores, total = head.word_scores, 0.0
         history = before if scores.history == "output" else []
         for size, token in enumerate([*tokens, END_ID]):
             if size == head.max_segment_length:
                 break  # stops by itself
-            state = scores.context(torch.tensor([history + tokens[:size]], dtype=torch.int64))[0, -1]
+            states = scores.context(torch.tensor([history + tokens[:size]], dtype=torch.int64))[0, -1:]
+            (state,) = attended(scores.attention, states, cells)
             logits = scores.of_cells(cell) + scores.of_steps(state)
             logits = logits.index_fill(0, torch.tensor([PADDING_ID, BEGIN_ID]), -torch.inf)
             log_probs = logits.log_softmax(-1)
@@ -64,6 +66,16 @@ class TestLastTwoTokensOfOutput(SegmentsContract):
         return super().head(**{"history": "output", "context": 2} | options)
 
 
+class TestAttention(SegmentsContract):
+    def head(self, **options):
+        return super().head(**{"attention": True, "encoder": Neighbours(INPUT_SIZE, 6)} | options)
+
+
+class TestAttentionAfterWholeOutput(SegmentsContract):
+    def head(self, **options):
+        return super().head(**{"attention": True, "history": "output"} | options)
+
+
 class TestTwoTokensWithEncoder(SegmentsContract):
     """Not every cell can start everywhere: the others must have room for the rest."""
 
@@ -79,12 +91,14 @@ def orders_of(n, batch=1, normal_form=False):
     return SeparablePermutation(scores, normal_form=normal_form)
 
 
+@pytest.mark.parametrize("attention", [False, True])
 @pytest.mark.parametrize("history", ["segment", "output"])
 @pytest.mark.parametrize("context", [1, "full"])
 @pytest.mark.parametrize(("n", "longest"), [(1, 3), (2, 2), (4, 1)])
 @torch.no_grad()
-def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, context, history):
-    head = small_head(SegmentsHead, max_segment_length=longest, context=context, history=history)
+def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, context, history, attention):
+    options = {"context": context, "history": history, "attention": attention}
+    head = small_head(SegmentsHead, max_segment_length=longest, **options)
     states, lengths = random_sentences([n])
     totals = torch.zeros(2, dtype=torch.float64)  # in the order given, and over all orders
     for m in range(n * longest + 1):
@@ -103,11 +117,12 @@ def test_decoder_and_likelihood_agree_and_all_outputs_sum_to_one(n, longest, con
     assert (decoder.scores()[:, [1, 4, 5]] == -torch.inf).all()
 
 
+@pytest.mark.parametrize("attention", [False, True])
 @pytest.mark.parametrize("history", ["segment", "output"])
 @pytest.mark.parametrize("normal_form", [False, True])
 @torch.no_grad()
-def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form, history):
-    head, n = small_head(SegmentsHead, history=history), 4
+def test_sums_over_orders_are_mixtures_of_sums_in_each_order(normal_form, history, attention):
+    head, n = small_head(SegmentsHead, history=history, attention=attention), 4
     states, lengths = random_sentences([n])
     pair = torch.tensor([[4, 1, 5]]), torch.tensor([3])
     distribution = orders_of(n, normal_form=normal_form)
@@ -153,7 +168,7 @@ def test_sums_over_orders_with_phrases_equal_brute_force(normal_form, max_phrase
             for size in range(min(head.max_segment_length, 3 - start) + 1):
                 tokens = output[start : start + size]
                 segments[0, leaf, start, size] = SegmentsContract.segment_log_prob(
-                    head, cell, output[:start], tokens, 0.0
+                    head, cells, cell, output[:start], tokens, 0.0
                 )
     scores = torch.stack([head.phrases.weighing(cell)[0] for cell in cells[n:]])[None]
     enumerated = EnumeratedPhrasePermutation(
@@ -253,3 +268,8 @@ def test_heads_that_read_the_whole_sentence_have_no_sum_over_orders():
     with pytest.raises(ValueError, match="SsntHead reads the whole reordered sentence"):
         head.log_likelihood_over_orders(orders_of(2), *pair)
     assert head.derivations_over_orders(orders_of(2), *pair) is None
+
+
+def test_attention_and_phrases_exclude_each_other():
+    with pytest.raises(ValueError, match="max_phrase_length is 2, but the head has attention"):
+        small_head(SegmentsHead, attention=True, max_phrase_length=2)

@@ -13,24 +13,12 @@ from tests.heads.contract import (
     random_outputs,
     random_sentences,
 )
-from tests.heads.reference import softmax
+from tests.heads.reference import attended
 
 from permalign.heads.ssnt import SsntHead
 from permalign.structures import Segment
 from permalign.structures.brute_force import EnumeratedMonotoneAlignment
 from permalign.text.codec import END_ID
-
-
-def attended(head, steps, cells):
-    """Compute the states of the output after attention by definition: one step and one cell at a time."""
-    if head.attention is None:
-        return steps
-    rows = []
-    for step in steps:
-        weights = softmax([step @ (head.attention.keys.weight @ cell) for cell in cells])
-        context = sum(weight * cell for weight, cell in zip(weights, cells, strict=True))
-        rows.append((head.attention.values.weight @ context + head.attention.combine(step)).tanh())
-    return torch.stack(rows)
 
 
 def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
@@ -40,7 +28,7 @@ def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
         cells = torch.cat([states[row, :n], head.end_cell[None]])
         if head.encoder is not None:
             cells = head.encoder(cells[None], torch.tensor([n + 1]))[0]
-        steps = attended(head, head.context(target[[row], :m])[0], cells)
+        steps = attended(head.attention, head.context(target[[row], :m])[0], cells)
         tokens = [*target[row, :m].tolist(), END_ID]
         emit, write = torch.empty(2, n + 1, m + 1, dtype=states.dtype)
         for i, j in itertools.product(range(n + 1), range(m + 1)):

@@ -26,7 +26,7 @@ class SwanContract(SegmentalContract):
     kind = SwanHead
 
     @staticmethod
-    def segment_log_prob(head, cell, before, tokens, smoothing):
+    def segment_log_prob(head, cells, cell, before, tokens, smoothing):
         step = head.context(torch.tensor([before], dtype=torch.int64))[0, -1]
         network, total = head.segment, 0.0
         state, memory = (network.from_cells(cell) + network.from_steps(step)).tanh().chunk(2)

@@ -39,6 +39,7 @@ class SegmentsDecoder(Decoder):
         self._cells, self._copies = cells, copies
         self._is_cell = length_mask(self._lengths, num_cells)
         self._cell_tokens = Exponentials.of(softmax.cell_logits(cells))
+        self._attended_source = softmax.attention.project(cells, lengths)
         self._slots = BeamSlots.one_each(batch, cells.device)
         state, cache = softmax.context.begin(1, cells.device)
         self._begin = state[:, None], tuple(tensor[:, None] for tensor in cache)  # (1, 1, ...)
@@ -120,14 +121,14 @@ class SegmentsDecoder(Decoder):
 
     def _prepare(self, grown: Float[Tensor, "rows n sizes"]) -> None:
         """Let segments stop and cells be entered, and compute the weight of every cell and length of its segment."""
-        logits = self._softmax.step_logits(self._steps)  # (rows, k, vocab)
-        self._step_logits = self._slots.scatter(logits, 0.0).flatten(1, 2)
+        steps = self._slots.scatter(self._steps, 0.0).flatten(1, 2)  # (sentence, slot and k, hidden_size)
+        steps = self._softmax.attention(steps, self._attended_source)
+        self._step_logits = self._softmax.step_logits(steps)
         normaliser = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
         stop = self._cell_tokens.logits[..., END_ID, None] + self._step_logits[:, None, :, END_ID]
         stop, writing = stop - normaliser, -normaliser  # (sentence, n, slot and k)
         copying = None
         if self._softmax.copy_gate is not None and self._copies is not None:
-            steps = self._slots.scatter(self._steps, 0.0).flatten(1, 2)
             keep, copying = self._softmax.copy_gate(self._cells, self._copies.shares(self._cells), steps)
             stop, writing = stop + keep, writing + keep
         stop, writing = self._of_rows(stop), self._of_rows(writing)  # (rows, n, k)

@@ -30,11 +30,12 @@ class SegmentsHead(SegmentalHead):
         p(w | cell i, before) = softmax_w(A_i + B_before)        END is the stop of the segment
 
     What comes before is the segment so far, or the whole output so far; in a chart, both are known where a segment
-    begins. Nothing depends on the order of the sentence (the encoder may have read it in its original order). So with a
-    distribution over orders, `permalign.SynchronousPermutation` sums over all orders and all segmentations exactly; in
-    one given order, `permalign.SegmentalAlignment` sums over segmentations. O((n + S) V hidden_size + n S V) for the
-    tokens, with S the number of distinct contexts: m + 1 for a context of one token or a history of the whole output,
-    otherwise L (m + 1).
+    begins. With attention, its state also depends on all source cells, but not on their order or on the alignment.
+    Nothing else depends on the order of the sentence either (the encoder may have read it in its original order). So
+    with a distribution over orders, `permalign.SynchronousPermutation` sums over all orders and all segmentations
+    exactly; in one given order, `permalign.SegmentalAlignment` sums over segmentations. O((n + S) V hidden_size +
+    n S V) for the tokens, with S the number of distinct contexts: m + 1 for a context of one token or a history of the
+    whole output, otherwise L (m + 1).
 
     Args:
         input_size: the size of the source states.
@@ -50,6 +51,8 @@ class SegmentsHead(SegmentalHead):
             sum over orders: in one given order, every token writes by itself.
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
+        attention: whether the states of the preceding output attend to the source (see `SourceAttention`). Attention
+            sees cells as a set, so that nothing depends on their order; it cannot be combined with phrases.
         copy_mechanism: whether cells may copy their source words (see `permalign.heads.copying.CopyGate`); phrases copy
             nothing.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
@@ -77,6 +80,7 @@ class SegmentsHead(SegmentalHead):
         history: History = "segment",
         max_phrase_length: int = 1,
         num_negatives: int | None = None,
+        attention: bool = False,
         copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
@@ -89,6 +93,11 @@ class SegmentsHead(SegmentalHead):
             raise ValueError(
                 f"max_phrase_length is {max_phrase_length}, but the head has an encoder, which reads one given order, "
                 "and phrases are part of the sum over all orders. Encode the states before the head."
+            )
+        if attention and max_phrase_length > 1:
+            raise ValueError(
+                f"max_phrase_length is {max_phrase_length}, but the head has attention, which would read other cells "
+                "in every choice of phrases, and the sum over them would not be exact. Choose one of the two."
             )
         self.input_size, self.vocab_size = input_size, vocab_size
         self.max_segment_length = max_segment_length
@@ -107,6 +116,7 @@ class SegmentsHead(SegmentalHead):
             context=context,
             history=history,
             num_negatives=num_negatives,
+            attention=attention,
             copy_mechanism=copy_mechanism,
         )
 
@@ -135,7 +145,7 @@ class SegmentsHead(SegmentalHead):
     ) -> Float[Tensor, "batch n starts sizes"]:
         """Return the log-probability that a cell writes each segment of the output, ``[cell, start, size]``."""
         cells, target = self._checked(states, lengths, target, target_lengths, smoothing)
-        return self.word_scores.segment_log_probs(cells, target, smoothing, self.copies)
+        return self.word_scores.segment_log_probs(cells, lengths, target, smoothing, self.copies)
 
     def log_likelihood_over_orders(
         self,
@@ -229,7 +239,7 @@ class SegmentsHead(SegmentalHead):
         if self.phrases is not None:
             phrases, phrase_scores = self.phrases(cells)
             cells = torch.cat([cells, self.dropout(phrases)], dim=1)
-        segments = self.word_scores.segment_log_probs(cells, target, smoothing, self.copies)
+        segments = self.word_scores.segment_log_probs(cells, lengths, target, smoothing, self.copies)
         return distribution.with_segments(segments, target_lengths, phrase_scores)
 
 

@@ -9,6 +9,7 @@ from torch.nn import functional
 from permalign.heads.copying import CopyGate, CopySource, in_vocabulary, mix
 from permalign.heads.output_context import OutputContext
 from permalign.heads.softmax.cell_step import CellStepSoftmax
+from permalign.heads.source_attention import source_attention
 from permalign.shapes import Float, Int
 from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
@@ -33,6 +34,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         history: which tokens precede: those of the same ``segment``, or of the whole ``output``.
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it; None
             for the whole vocabulary.
+        attention: whether the states of the preceding output attend to all cells.
         copy_mechanism: whether cells may copy their source words.
     """
 
@@ -49,6 +51,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         context: Literal["full"] | int = 1,
         history: History = "segment",
         num_negatives: int | None = None,
+        attention: bool = False,
         copy_mechanism: bool = False,
     ) -> None:
         super().__init__()
@@ -63,12 +66,14 @@ class SegmentalSoftmax(CellStepSoftmax):
             dropout=dropout,
             context=context,
         )
+        self.attention = source_attention(attention, cell_size, hidden_size, dropout)
         self._add_projections(cell_size, hidden_size, vocab_size, [PADDING_ID, BEGIN_ID], num_negatives)
         self.copy_gate = CopyGate(cell_size, hidden_size) if copy_mechanism else None
 
     def segment_log_probs(
         self,
         cells: Float[Tensor, "batch n cell_size"],
+        lengths: Int[Tensor, " batch"],
         target: Int[Tensor, "batch m"],
         smoothing: float = 0.0,
         copies: CopySource | None = None,
@@ -80,6 +85,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         """
         tokens, target = target, in_vocabulary(target, len(self.forbidden))
         steps, index = self._steps(target)  # (batch, steps, hidden_size), and the step of each (start, size)
+        steps = self.attention(steps, self.attention.project(cells, lengths))
         log_normaliser = self.log_normaliser(cells, steps, target)
         weight, bias = self.of_cells.weight, self.of_cells.bias
         stop_cell = cells @ weight[END_ID] + bias[END_ID]

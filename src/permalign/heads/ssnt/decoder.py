@@ -43,7 +43,7 @@ class SsntDecoder(Decoder):
         self._copies = head.copies
         self._cell_tokens = Exponentials.of(head.word_scores.cell_logits(cells))
         self._emit_cells = head.emit_cells(cells)
-        self._attended_source = head.attended_source(cells, last)
+        self._attended_source = head.attention.project(cells, last.int().argmax(1) + 1)
         self._slots = BeamSlots.one_each(batch, cells.device)
         steps, self._cache = head.context.begin(batch, cells.device)
         arrived = torch.full_like(last, LOG_ZERO, dtype=cells.dtype)
@@ -88,7 +88,7 @@ class SsntDecoder(Decoder):
         """
         steps, arrived = self._slots.scatter(steps, 0.0), self._slots.scatter(arrived, LOG_ZERO)
         head, last = self._head, self._last[:, None]  # (sentence, 1, cell)
-        steps = head.attend(steps, self._attended_source)  # (sentence, slot, hidden_size)
+        steps = head.attention(steps, self._attended_source)  # (sentence, slot, hidden_size)
         odds = head.emit_logits(self._emit_cells, head.emit_steps(steps)).transpose(1, 2)
         move = torch.where(last, LOG_ZERO, logsigmoid(-odds))  # (sentence, slot, cell)
         reached = log_recurrence(arrived, pad(move[..., :-1], (1, 0)))

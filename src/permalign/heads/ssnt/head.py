@@ -12,7 +12,7 @@ from permalign.heads.copying import CopyGate, in_vocabulary, mix
 from permalign.heads.output_context import OutputContext
 from permalign.heads.softmax.aligned import AlignedSoftmax
 from permalign.heads.softmax.output import with_end
-from permalign.heads.source_attention import AttendedSource, SourceAttention
+from permalign.heads.source_attention import source_attention
 from permalign.heads.ssnt.decoder import SsntDecoder
 from permalign.masks import padding_mask
 from permalign.shapes import Bool, Float, Int
@@ -88,7 +88,7 @@ class SsntHead(Head):
             dropout=dropout,
             context=context,
         )
-        self.attention = SourceAttention(cell_size, hidden_size, dropout) if attention else None
+        self.attention = source_attention(attention, cell_size, hidden_size, dropout)
         self.emit_cells = nn.Linear(cell_size, hidden_size)  # U and b
         self.emit_steps = nn.Linear(hidden_size, hidden_size, bias=False)  # V
         self.emit = nn.Linear(hidden_size, 1)  # w and c
@@ -103,21 +103,6 @@ class SsntHead(Head):
         last = torch.arange(states.shape[1] + 1, device=states.device) == lengths[:, None]
         with_end_cell = torch.where(last[..., None], self.end_cell, pad(states, (0, 0, 0, 1)))
         return with_end_cell if self.encoder is None else self.encoder(with_end_cell, lengths + 1), last
-
-    def attended_source(
-        self, cells: Float[Tensor, "batch cells cell_size"], last: Bool[Tensor, "batch cells"]
-    ) -> AttendedSource | None:
-        """Return the cells as attention reads them; None without attention."""
-        return None if self.attention is None else self.attention.project(cells, last.int().argmax(1) + 1)
-
-    def attend(
-        self, steps: Float[Tensor, "batch steps hidden_size"], source: AttendedSource | None
-    ) -> Float[Tensor, "batch steps hidden_size"]:
-        """Return ``a_j`` for every state ``s_j`` of the output; without attention, ``s_j`` itself."""
-        if self.attention is None or source is None:
-            return steps
-        attended: Tensor = self.attention(steps, source)
-        return attended
 
     def emit_logits(
         self,
@@ -186,7 +171,7 @@ class SsntHead(Head):
         self.require_target(states, target, target_lengths, smoothing)
         cells, last = self.cells(states, lengths)
         target = target[:, : int(target_lengths.max())]
-        steps = self.attend(self.context(target), self.attended_source(cells, last))
+        steps = self.attention(self.context(target), self.attention.project(cells, lengths + 1))
         tokens = with_end(target, target_lengths)
         return MonotoneAlignment(
             self.emit_logits(self.emit_cells(cells), self.emit_steps(steps)),
