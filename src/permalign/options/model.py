@@ -174,8 +174,9 @@ class HeadOptions(PartOptions):
     label_smoothing: Fraction = Field(0.0, description="label smoothing of the training loss")
     num_negatives: PositiveInt | None = Field(
         None,
-        description="sampled softmax: in training, number of words drawn for each batch to stand for those of the "
-        "vocabulary that are not in it; faster with large vocabularies, slightly biased; null for the whole vocabulary",
+        description="sampled softmax: in training, number of words that stand for all words of the vocabulary that are "
+        "not in the batch, half of them the most frequent ones and half drawn at random; faster with large "
+        "vocabularies, slightly biased; null for the whole vocabulary",
     )
     copy_mechanism: bool = Field(
         False,

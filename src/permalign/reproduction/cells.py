@@ -18,6 +18,7 @@ class Evaluation:
         settings: changes to the task's options, such as ``task.depth=8``.
         decoding: how the reorderer chooses an order; None for the option ``reorderer.decoding`` of the model.
         beam: the beam size.
+        length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared.
         grammar: the grammar that outputs have to follow: that of the run's training programs, or that of all
             programs of the task; None to allow all outputs.
         explained: the number of examples to record with their reordered source and their segments, instead of
@@ -28,6 +29,7 @@ class Evaluation:
     settings: tuple[str, ...] = ()
     decoding: str | None = None
     beam: int = 1
+    length_penalty: float = 0.0
     grammar: Literal["training", "task"] | None = None
     explained: int = 0
 
@@ -41,6 +43,7 @@ class Evaluation:
         words = [
             self.decoding,
             f"beam-{self.beam}" if self.beam > 1 else None,
+            f"length-penalty-{self.length_penalty:g}" if self.length_penalty else None,
             {"training": "training-grammar", "task": "constrained", None: None}[self.grammar],
             f"explained-{self.explained}" if self.explained else None,
         ]

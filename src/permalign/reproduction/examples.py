@@ -14,7 +14,10 @@ def explain_examples(run: TrainedRun, evaluation: Evaluation) -> list[dict[str, 
     run.require_split(evaluation.split)
     examples = evenly_spaced(run.task.examples(evaluation.split), evaluation.explained)
     predictions = run.model.predict(
-        [example.source for example in examples], beam=evaluation.beam, n_best=1, explain=True
+        [example.source for example in examples],
+        beam=evaluation.beam,
+        length_penalty=evaluation.length_penalty,
+        explain=True,
     )
     records = []
     for example, prediction in zip(examples, predictions, strict=True):

@@ -147,7 +147,9 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
         from permalign.reproduction.examples import explain_examples
 
         return {"split": evaluation.split, "explained": explain_examples(run, evaluation)}
-    decoding = DecodingSettings(beam=evaluation.beam, grammar=evaluation.grammar)
+    decoding = DecodingSettings(
+        beam=evaluation.beam, grammar=evaluation.grammar, length_penalty=evaluation.length_penalty
+    )
     report = run.evaluate(evaluation.split, decoding)
     run.write(evaluation.split, decoding, report, run.predictions_folder / evaluation.variant)
     executions = [prediction.executes_right for prediction in report.predictions]

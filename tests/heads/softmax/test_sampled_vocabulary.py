@@ -52,6 +52,22 @@ def test_a_sample_holds_the_targets_the_special_tokens_and_so_many_others() -> N
     assert int((sample.columns == -1).sum()) == VOCAB_SIZE - len(sample.tokens)
 
 
+def test_half_of_the_others_are_the_most_frequent_and_the_rest_is_drawn() -> None:
+    seen = set()
+    for seed in range(100):
+        torch.manual_seed(seed)
+        sample = SampledVocabulary.draw(torch.tensor([4, 9]), VOCAB_SIZE, 5)
+        assert sample is not None
+        tokens = sample.tokens.tolist()
+        assert {5, 6} <= set(tokens)  # the first that are neither special nor targets
+        weights = dict(zip(tokens, sample.log_weights.exp().tolist(), strict=True))
+        drawn = {token for token, weight in weights.items() if weight > 1}
+        assert len(drawn) == 3
+        assert all(weights[token] == pytest.approx(22 / 3) for token in drawn)
+        seen |= drawn
+    assert seen == set(range(7, VOCAB_SIZE)) - {9}
+
+
 def test_the_whole_vocabulary_is_no_sample() -> None:
     others = VOCAB_SIZE - len(SPECIALS) - 1
     assert SampledVocabulary.draw(torch.tensor([7]), VOCAB_SIZE, others) is None
