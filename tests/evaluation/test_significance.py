@@ -5,7 +5,14 @@ import pytest
 import scipy.stats
 
 from permalign.evaluation import JudgedPrediction
-from permalign.evaluation.significance import Spread, compare, permutation_test, translation_test
+from permalign.evaluation.sacrebleu_metrics import bleu_statistics, corpus_score
+from permalign.evaluation.significance import (
+    Spread,
+    bleu_randomization_test,
+    compare,
+    permutation_test,
+    translation_test,
+)
 from permalign.tasks.base import Example
 
 
@@ -92,6 +99,42 @@ def test_translations_are_compared_by_sacrebleu(metric, test):
     assert translation_test(metric, [bad], [good], test=test, resamples=200)[0] == pytest.approx(1 / 201)
     assert translation_test(metric, [good], [as_good], test=test, resamples=200)[0] > 0.05
     assert translation_test(metric, [good], [good], test=test, resamples=200) == (1.0,)
+
+
+def texts_of(system):
+    return [prediction.text for prediction in system], [prediction.reference for prediction in system]
+
+
+def bleu_exhaustively(first, second):
+    """The p-value by enumeration: BLEU by sacrebleu after the exchange of every subset of outputs, for each seed."""
+    references = texts_of(first[0])[1]
+    outputs = [[texts_of(seed)[0] for seed in system] for system in (first, second)]
+    differences = []
+    for exchanged in itertools.product((False, True), repeat=len(references)):
+        total = 0.0
+        for pair in zip(*outputs, strict=True):
+            for sign, own, other in ((1, *pair), (-1, *pair[::-1])):
+                mixed = [b if swap else a for a, b, swap in zip(own, other, exchanged, strict=True)]
+                total += sign * corpus_score("bleu", mixed, references).value
+        differences.append(abs(total))
+    return sum(value >= differences[0] - 1e-9 for value in differences) / len(differences)
+
+
+@pytest.mark.parametrize(
+    "rates", [(0.9, 0.6), (0.9, 0.85), (0.2, 0.05)]
+)  # the last has n-grams without a match
+def test_the_p_value_of_bleu_is_that_of_exchanged_outputs(rates):
+    first, second = ([system[:6] for system in translations(seed, *rates)] for seed in (1, 2))
+    second = [predictions(texts_of(seed)[0], texts_of(first[0])[1]) for seed in second]
+    systems = [first[0], second[0]], [first[1], second[1]]  # two seeds each
+    statistics = [[bleu_statistics(*texts_of(seed)) for seed in system] for system in systems]
+    p = bleu_randomization_test(*statistics)
+    exact = bleu_exhaustively(*systems)
+    assert p == pytest.approx(exact, abs=0.02)
+    assert p == bleu_randomization_test(*statistics[::-1])
+    assert bleu_randomization_test(statistics[0], statistics[0]) == 1.0
+    with pytest.raises(ValueError, match="one system has 2 seeds and the other 1"):
+        bleu_randomization_test(statistics[0], statistics[1][:1])
 
 
 def test_seeds_give_mean_and_deviation():

@@ -123,6 +123,26 @@ def test_systems_are_tested_against_the_best_baseline(tmp_path):
     assert f"| One that does not † | {2 / 2**5:.3f} |" in page
 
 
+def test_bleu_is_tested_where_the_records_have_statistics_of_sentences(tmp_path):
+    table = replace(small_table(tmp_path), metrics=("bleu",))
+    good, bad = (record_of(table.by_name[f"{row}/plain"], 0, [True]) for row in ("good", "bad"))
+    for record, matches in ((good, 4), (bad, 3)):
+        (evaluation,) = record.evaluations.values()
+        evaluation["metrics"] = {"bleu": 25.0 * matches}
+        evaluation["bleu_statistics"] = [[matches, 3, 2, 1, 4, 3, 2, 1, 4, 4]] * 20
+    results = summarize(table, by_run(good, bad))
+    best, by_row = p_values(table, results, table.columns[0])
+    assert best == "good"
+    assert by_row["bad"] < 0.01
+    (lead,) = leads(table, results)
+    assert lead.p_value == by_row["bad"]
+    assert "paired approximate randomization" in as_markdown(table, results, ())
+    del evaluation["bleu_statistics"]
+    results = summarize(table, by_run(good, bad))
+    assert p_values(table, results, table.columns[0]) == ("good", {})
+    assert not list(leads(table, results))
+
+
 def test_plots_are_written_where_there_is_something_to_show(tmp_path):
     table2, table3 = get_table("table2"), get_table("table3")
     assert write_plots(table2, {}, tmp_path) == ()
@@ -132,6 +152,10 @@ def test_plots_are_written_where_there_is_something_to_show(tmp_path):
     )
     assert [path.name for path in write_plots(table2, records, tmp_path)] == ["depth.png"]
     assert [path.name for path in write_plots(table3, records, tmp_path)] == ["temp.png"]
+    table4 = get_table("table4")
+    assert write_plots(table4, {}, tmp_path) == ()
+    record = record_of(table4.by_name["hard/en-ja-len"], 0, [True, False])
+    assert [path.name for path in write_plots(table4, by_run(record), tmp_path)] == ["learning-curves.png"]
     assert plot_systems(tmp_path / "none.png", table3, summarize(table3, records), ["en-iid"]) is None
 
 

@@ -13,6 +13,11 @@ from typing import Any, Literal, NamedTuple
 from permalign.errors import PermalignError
 
 TranslationMetric = Literal["bleu", "chrf"]
+BleuStatistics = Sequence[int]
+"""What BLEU needs to know of a sentence: matching n-grams and all n-grams of the output for n = 1 to 4, the length of
+the output, and the length of the reference. BLEU of a corpus is a function of their sums.
+"""
+BLEU_ORDER = 4
 
 
 class CorpusScore(NamedTuple):
@@ -38,15 +43,37 @@ def corpus_score(metric: TranslationMetric, outputs: Sequence[str], references: 
     return CorpusScore(float(score.score), str(scorer.get_signature().format()))
 
 
-def make_metric(metric: TranslationMetric) -> Any:
-    """Create the sacrebleu object of a metric, with the settings that are used throughout permalign."""
+def bleu_statistics(outputs: Sequence[str], references: Sequence[str]) -> list[BleuStatistics]:
+    """The statistics of each sentence, from which `permalign.evaluation.significance` tests differences in BLEU.
+
+    >>> bleu_statistics(["the cat sat"], ["the cat slept"])
+    [[2, 1, 0, 0, 3, 2, 1, 0, 3, 3]]
+    """
+    scorer = make_metric("bleu", of_sentences=True)
+    scores = (
+        scorer.sentence_score(output, [reference])
+        for output, reference in zip(outputs, references, strict=True)
+    )
+    return [[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in scores]
+
+
+def make_metric(metric: TranslationMetric, of_sentences: bool = False) -> Any:
+    """Create the sacrebleu object of a metric, with the settings that are used throughout permalign.
+
+    Args:
+        metric: the metric.
+        of_sentences: whether it will score single sentences, for which sacrebleu wants BLEU to leave out the orders of
+            n-grams that are longer than the sentence.
+    """
     try:
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise PermalignError('BLEU and chrF need sacrebleu: pip install "permalign[training]".') from None
     # With force, sacrebleu does not warn that the text is tokenised, which is intended.
-    return BLEU(tokenize="none", force=True) if metric == "bleu" else CHRF()
+    if metric == "chrf":
+        return CHRF()
+    return BLEU(tokenize="none", force=True, effective_order=of_sentences)
 
 
 def sacrebleu_command(references: Path, outputs: Path) -> str:

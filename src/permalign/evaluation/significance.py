@@ -13,18 +13,28 @@ for other examples, and the standard deviation over seeds whether it would hold 
 do not change T(s), and are left out.
 
 BLEU and chrF are not means over examples. For them, sacrebleu provides paired approximate randomization and a paired
-bootstrap; the i-th seed of one system is compared with the i-th seed of the other.
+bootstrap; the i-th seed of one system is compared with the i-th seed of the other. Tables are made from records, which
+have no outputs, so `bleu_randomization_test` does approximate randomization from the statistics of sentences, as a
+permutation test of the means over seeds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from permalign.errors import PermalignError
 from permalign.evaluation.judging import JudgedPrediction
 from permalign.evaluation.metrics import TRANSLATION_METRICS, compute_metrics
-from permalign.evaluation.sacrebleu_metrics import TranslationMetric, make_metric
+from permalign.evaluation.sacrebleu_metrics import (
+    BLEU_ORDER,
+    BleuStatistics,
+    TranslationMetric,
+    make_metric,
+)
+
+if TYPE_CHECKING:
+    import numpy
 
 System = Sequence[Sequence[JudgedPrediction]]
 """For each seed of a system, its predictions for the same examples."""
@@ -172,6 +182,63 @@ def permutation_test(
         rng=numpy.random.default_rng(seed),
     )
     return float(result.pvalue)
+
+
+def bleu_randomization_test(
+    first: Sequence[Sequence[BleuStatistics]],
+    second: Sequence[Sequence[BleuStatistics]],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> float:
+    """The two-sided p-value of paired approximate randomization for BLEU.
+
+    With T the difference between the systems' means of BLEU over seeds, and T(s) the same after the outputs of a random
+    half of the sentences were exchanged, ``p = (1 + number of s with |T(s)| >= |T|) / (1 + resamples)``.
+
+    Args:
+        first: for each seed of the first system, the statistics of each sentence (see `BleuStatistics`).
+        second: for each seed of the second system, the statistics of each sentence.
+        resamples: the number of random exchanges.
+        seed: the seed of the exchanges.
+
+    Raises:
+        ValueError: the systems have different numbers of seeds, so that outputs cannot be exchanged.
+
+    >>> good, bad = [4, 3, 2, 1, 4, 3, 2, 1, 4, 4], [1, 0, 0, 0, 4, 3, 2, 1, 4, 4]
+    >>> bleu_randomization_test([[good] * 20], [[bad] * 20]) < 0.001
+    True
+    """
+    import numpy
+
+    if len(first) != len(second):
+        raise ValueError(
+            f"one system has {len(first)} seeds and the other {len(second)}, but their outputs are exchanged in pairs. "
+            "Give both systems the same number of seeds."
+        )
+    generator, difference = numpy.random.default_rng(seed), 0.0
+    # 0 keeps the outputs of a sentence, 1 exchanges them; the same for all seeds
+    exchanged = generator.integers(0, 2, (resamples, len(first[0]))).astype(float)
+    differences = numpy.zeros(resamples)
+    for one, other in zip(first, second, strict=True):
+        ours, theirs = numpy.array(one, dtype=float), numpy.array(other, dtype=float)
+        moved = exchanged @ (theirs - ours)  # (resamples, statistics)
+        difference += float(_bleu(ours.sum(0)) - _bleu(theirs.sum(0)))
+        differences += _bleu(ours.sum(0) + moved) - _bleu(theirs.sum(0) - moved)
+    at_least = numpy.abs(differences) >= abs(difference) - 1e-9
+    return float((1 + at_least.sum()) / (1 + resamples))
+
+
+def _bleu(statistics: "numpy.ndarray[Any, Any]") -> "numpy.ndarray[Any, Any]":
+    """BLEU of sums of statistics, ``(..., statistics)``, with the exponential smoothing of sacrebleu."""
+    import numpy
+
+    counts, totals = statistics[..., :BLEU_ORDER], statistics[..., BLEU_ORDER : 2 * BLEU_ORDER]
+    length, reference_length = statistics[..., -2], statistics[..., -1]
+    halvings = (counts == 0).cumsum(-1)  # a count of zero becomes 1/2, the next one 1/4, ...
+    precisions = numpy.where(counts == 0, 0.5**halvings, counts) / numpy.maximum(totals, 1)
+    brevity = numpy.exp(numpy.minimum(0.0, 1 - reference_length / numpy.maximum(length, 1)))
+    return numpy.asarray(100 * brevity * numpy.exp(numpy.log(precisions).mean(-1)))
 
 
 def translation_test(

@@ -1,4 +1,4 @@
-"""Plots of results: accuracy by depth, accuracy by system, cost by sentence length."""
+"""Plots of results: accuracy by depth, accuracy by system, learning curves, cost by sentence length."""
 
 import json
 import re
@@ -34,6 +34,10 @@ def write_plots(
     temp = [column for column in table.columns if column.key.endswith("-temp")]
     if temp and (
         path := plot_systems(Path(folder) / "temp.png", table, results, [column.key for column in temp])
+    ):
+        written.append(path)
+    if "bleu" in table.metrics and (
+        path := plot_learning_curves(Path(folder) / "learning-curves.png", table, results)
     ):
         written.append(path)
     return tuple(written)
@@ -110,6 +114,39 @@ def plot_systems(
     return path
 
 
+def plot_learning_curves(path: Path, table: Table, results: Mapping[str, CellResult]) -> Path | None:
+    """Plot the dev metric of every system against CPU minutes of training, with one panel for each column.
+
+    Shows the first seed of each cell. Records have the CPU time of the whole run, of which every step gets its share.
+    """
+    by_column = {
+        column: {
+            row: result.records[0]
+            for row in table.rows
+            if (result := results.get(f"{row.key}/{column.key}")) and result.records
+        }
+        for column in table.columns
+    }
+    shown = {column: records for column, records in by_column.items() if records}
+    if not shown:
+        return None
+    with _panels(path, (1.5 + 5.5 * len(shown), 4.5), len(shown)) as panels:
+        for axes, (column, records) in zip(panels, shown.items(), strict=True):
+            for number, row in enumerate(table.rows):
+                if row not in records:
+                    continue
+                record = records[row]
+                minutes_per_step = record.training["cpu_seconds"] / 60 / record.training["steps"]
+                points = [(step * minutes_per_step, score) for step, score in record.dev["scores"]]
+                axes.plot(*zip(*points, strict=True), marker=".", color=f"C{number}", label=row.title)
+            metric = next(iter(records.values())).dev["metric"]
+            axes.set_title(column.title)
+            axes.set_xlabel("CPU minutes of training")
+            axes.set_ylabel(f"{TITLES[metric]} on the development set, greedy")
+            axes.legend(loc="lower right", fontsize="small")
+    return path
+
+
 def plot_cost(path: Path, benchmarks: Path) -> Path:
     """Plot the time of a training step per sentence against the sentence length, from the results of `make bench`."""
     series = cost_by_length(json.loads(benchmarks.read_text(encoding="utf-8"))["measurements"])
@@ -145,6 +182,13 @@ def cost_by_length(measurements: Iterable[Mapping[str, Any]]) -> dict[str, list[
 @contextmanager
 def _axes(path: Path, size: tuple[float, float]) -> "Iterator[Any]":
     """Yield axes to draw on, and write the figure to ``path`` afterwards."""
+    with _panels(path, size, 1) as (axes,):
+        yield axes
+
+
+@contextmanager
+def _panels(path: Path, size: tuple[float, float], count: int) -> "Iterator[Sequence[Any]]":
+    """Yield several axes beside each other, and write the figure to ``path`` afterwards."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -152,8 +196,9 @@ def _axes(path: Path, size: tuple[float, float]) -> "Iterator[Any]":
         raise PermalignError('Plots need matplotlib: pip install "permalign[training]".') from None
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    axes.grid(alpha=0.3)
-    yield axes
+    panels = figure.subplots(1, count, squeeze=False)[0]
+    for axes in panels:
+        axes.grid(alpha=0.3)
+    yield panels
     with atomic_file(path) as file:
         figure.savefig(file, dpi=150, format=path.suffix.removeprefix("."))

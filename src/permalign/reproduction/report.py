@@ -160,13 +160,22 @@ def _significance(table: Table, results: dict[str, CellResult]) -> list[str]:
     head = ["", *(column.title for column in table.columns)]
     text = (
         f"Each system is compared with the baseline that has the best {TITLES[table.metrics[0]]} in the column. The "
-        "numbers are two-sided p-values of a paired permutation test over the test examples, whose scores are "
-        "averaged over seeds."
+        f"numbers are two-sided p-values of {_test_of(table.metrics[0])}."
     )
     return [
         f"## Against the best baseline\n\n{text}\n\n{markdown_table(head, lines)}",
         _leads(table, results),
     ]
+
+
+def _test_of(metric: str) -> str:
+    """The significance test of a metric, in words."""
+    if metric == "bleu":
+        return (
+            "paired approximate randomization, which exchanges the outputs of random test sentences between the two "
+            "systems; scores are averaged over the seeds that both have"
+        )
+    return "a paired permutation test over the test examples, whose scores are averaged over seeds"
 
 
 def _leads(table: Table, results: dict[str, CellResult]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from permalign.errors import PermalignError
-from permalign.evaluation.significance import Spread, permutation_test
+from permalign.evaluation.significance import Spread, bleu_randomization_test, permutation_test
 from permalign.reproduction.cells import Cell, Column, Row, Table
 from permalign.reproduction.records import RunKey, RunRecord, unpack_bits
 
@@ -82,7 +82,7 @@ def p_values(
 
     Returns:
         The key of the best baseline's row (None if there is no baseline), and for each row that is not a baseline the
-        p-value of the paired permutation test in `permalign.evaluation.significance`.
+        p-value of the difference (see `p_value`), if it can be tested.
     """
     metric = table.metrics[0] if table.metrics else ""
     means = {
@@ -94,10 +94,11 @@ def p_values(
     if not baselines:
         return None, {}
     best = max(baselines, key=lambda row: baselines[row])
-    correct = {row: judgements(results[f"{row.key}/{column.key}"], metric) for row in means}
-    return best.key, {
-        row.key: permutation_test(correct[best], correct[row]) for row in means if not row.baseline
+    by_row = {row: results[f"{row.key}/{column.key}"] for row in means}
+    tested = {
+        row.key: p_value(by_row[best], result, metric) for row, result in by_row.items() if not row.baseline
     }
+    return best.key, {key: value for key, value in tested.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Lead:
         best: the best system.
         other: the best other system.
         difference: the difference between their means over seeds.
-        p_value: the p-value of the paired permutation test in `permalign.evaluation.significance`.
+        p_value: the p-value of the test of the metric, see `p_value`.
     """
 
     column: Column
@@ -136,9 +137,25 @@ def leads(table: Table, results: dict[str, CellResult]) -> Iterator[Lead]:
             if len(means) < 2:
                 continue
             best, other = sorted(means, key=lambda row: means[row], reverse=True)[:2]
-            correct = [judgements(results[f"{row.key}/{column.key}"], metric) for row in (best, other)]
-            difference = means[best] - means[other]
-            yield Lead(column, given, best, other, difference, permutation_test(*correct))
+            first, second = (results[f"{row.key}/{column.key}"] for row in (best, other))
+            if (value := p_value(first, second, metric)) is not None:
+                yield Lead(column, given, best, other, means[best] - means[other], value)
+
+
+def p_value(first: CellResult, second: CellResult, metric: str) -> float | None:
+    """The p-value of a difference: of a paired permutation test or, for BLEU, of paired approximate randomization.
+
+    See `permalign.evaluation.significance`. None if the records of BLEU have no statistics of sentences. BLEU is
+    compared with as many seeds as both systems have.
+    """
+    if metric != "bleu":
+        return permutation_test(judgements(first, metric), judgements(second, metric))
+    seeds = min(len(first.records), len(second.records))
+    evaluations = [result.evaluations[:seeds] for result in (first, second)]
+    if any("bleu_statistics" not in evaluation for system in evaluations for evaluation in system):
+        return None
+    statistics = [[evaluation["bleu_statistics"] for evaluation in system] for system in evaluations]
+    return bleu_randomization_test(*statistics)
 
 
 def judgements(result: CellResult, metric: str) -> Sequence[Sequence[bool]]:

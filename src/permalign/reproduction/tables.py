@@ -369,7 +369,7 @@ def table3() -> Table:
 # --- Table 4 -------------------------------------------------------------------------------------------------
 
 _TRANSLATORS = (
-    System(Row("seq2seq", "Seq2Seq"), "seq2seq", paper=(35.6, 25.3)),
+    System(Row("seq2seq", "Seq2Seq", baseline=True), "seq2seq", paper=(35.6, 25.3)),
     System(Row("ssnt", "SSNT"), "ssnt", paper=(36.3, 26.5)),
     System(Row("local", "Local Reordering"), "local", paper=(36.0, 27.1)),
     System(Row("soft", "Soft-ReMoto"), "soft", paper=(36.6, 27.5), evaluation={"decoding": "greedy"}),

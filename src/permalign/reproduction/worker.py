@@ -137,6 +137,7 @@ def train(job: Job, record: RunRecord) -> None:
 
 def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
     """Evaluate a trained run; returns the results to record, and stores the predictions in the folder of the run."""
+    from permalign.evaluation.sacrebleu_metrics import bleu_statistics
     from permalign.training.trained_run import DecodingSettings, TrainedRun
 
     started = time.monotonic()
@@ -162,6 +163,9 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
         "seconds": round(time.monotonic() - started, 1),
         "exact_match": pack_bits([prediction.correct for prediction in report.predictions]),
     }
+    if "bleu" in report.metrics:
+        texts = [(prediction.text, prediction.reference) for prediction in report.predictions]
+        result["bleu_statistics"] = bleu_statistics(*zip(*texts, strict=True))
     if None not in executions:
         result["execution_accuracy"] = pack_bits([bool(executes_right) for executes_right in executions])
     return result
