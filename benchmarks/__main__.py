@@ -25,6 +25,11 @@ def measurements() -> Iterator[list[Measurement]]:
     reordering.Problem(reordering.Size(2, 3)).slow()  # torch loads its libraries at the first call
     yield reordering.against_the_paper(small, target=100, slow_times=3)
     yield reordering.against_the_paper(large, target=300, slow_times=2)
+    yield reordering.backends(
+        small,
+        long=reordering.Size(batch=4, length=80, hidden=128),
+        launches=reordering.Size(batch=2, length=40, hidden=16),
+    )
     yield [reordering.growth(batch=8, length=40)]
     yield [reordering.dynamic_programs_against_scoring(small)]
     yield [reordering.memory_of_one_sentence(length=500)]

@@ -1,20 +1,61 @@
-"""Scoring, inside and expected matrix: against the paper's method, by length of the sentence, and in memory.
+"""Scoring, inside and expected matrix: against the paper's method, by backend and sentence length, and in memory.
 
 A pass is always forward and backward: a random linear function of the expected matrix, plus the log-partition, and its
 gradients with respect to the states and all four parameters of the scorer.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import processes
 from benchmarks.measuring import MEGABYTE, Measurement, best_seconds, current_bytes, difference, peak_bytes
 from benchmarks.slow_twin import slow_twin
-from permalign import SeparablePermutation
+from permalign import SeparablePermutation, kernels
 from permalign.reorderers import SplitScorer
 
+WITHOUT_WORK = {
+    "alias",
+    "as_strided",
+    "broadcast_tensors",
+    "chunk",
+    "detach",
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "expand",
+    "expand_as",
+    "flatten",
+    "item",
+    "lift_fresh",
+    "narrow",
+    "permute",
+    "reshape",
+    "resize_",
+    "resolve_conj",
+    "resolve_neg",
+    "result_type",
+    "select",
+    "set_",
+    "slice",
+    "split",
+    "squeeze",
+    "t",
+    "transpose",
+    "unbind",
+    "unflatten",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as",
+    "_has_compatible_shallow_copy_type",
+    "_reshape_alias",
+    "_unsafe_view",
+}
+"""Torch operations that only make a view, allocate memory or read a size."""
 TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 1e-3
 GIGABYTE = 1e9
@@ -140,6 +181,82 @@ def agreement(fast: Pass, slow: Pass) -> dict[str, float]:
     return {"difference of outputs": outputs, "difference of gradients": gradients}
 
 
+def backends(size: Size, long: Size, launches: Size, times: int = 5) -> list[Measurement]:
+    """The kernels for other devices than a CPU, measured on this CPU: time, operations and memory of a pass.
+
+    Args:
+        size: what is timed, against the compiled kernels.
+        long: what takes memory, against kernels whose every operation autograd records.
+        launches: what is counted, against the same.
+        times: how often a pass is timed.
+    """
+    problem = Problem(size)
+
+    def on(backend: kernels.Backend, problem: Problem) -> Pass:
+        with kernels.backend(backend):
+            return problem.fast()
+
+    seconds = best_seconds(
+        {
+            "compiled": (lambda: on("compiled", problem), 4 * times),
+            "vectorized": (lambda: on("vectorized", problem), times),
+        }
+    )
+    counted = Problem(launches)
+    counts = {name: operations(lambda name=name: on(name, counted)) for name in ("vectorized", "portable")}
+    bytes_of = {
+        name: processes.run("reordering_memory", backend=name, **long._asdict())
+        for name in ("vectorized", "portable")
+    }
+    grown = {name: result["peak bytes"] - result["bytes before"] for name, result in bytes_of.items()}
+    return [
+        Measurement(
+            "vectorized",
+            f"n={size.length}, B={size.batch}: time of the kernels for other devices, relative to the compiled ones",
+            seconds["vectorized"] / seconds["compiled"],
+            "x",
+            "at most",
+            5.0,
+            {
+                **{f"{name} seconds": value for name, value in seconds.items()},
+                **agreement(on("vectorized", problem), on("compiled", problem)),
+            },
+        ),
+        Measurement(
+            "vectorized-operations",
+            f"n={launches.length}: operations of the kernels for other devices, relative to recorded ones",
+            counts["vectorized"] / counts["portable"],
+            "x",
+            "at most",
+            0.5,
+            {f"{name} operations": count for name, count in counts.items()},
+        ),
+        Measurement(
+            "vectorized-memory",
+            f"n={long.length}, B={long.batch}: memory of the kernels for other devices, relative to recorded ones",
+            grown["vectorized"] / grown["portable"],
+            "x",
+            "at most",
+            0.5,
+            {f"{name} megabytes": value / MEGABYTE for name, value in grown.items()},
+        ),
+    ]
+
+
+def operations(call: Callable[[], object]) -> int:
+    """The number of torch operations that compute something; each of them is at least one launch on a GPU."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        call()
+
+    def computes(event: Any) -> bool:
+        return event.name.startswith("aten::") and event.name.removeprefix("aten::") not in WITHOUT_WORK
+
+    return sum(
+        computes(event) and not any(computes(child) for child in event.cpu_children)
+        for event in profiler.events()
+    )
+
+
 def growth(batch: int, length: int, times: int = 8, **widths: int) -> Measurement:
     """By which factor the time of a pass grows when the length doubles."""
     short, long = (Problem(Size(batch, n, **widths)) for n in (length, 2 * length))
@@ -190,8 +307,9 @@ def memory_of_one_sentence(length: int, **widths: int) -> Measurement:
     )
 
 
-def measure_memory(**size: int) -> dict[str, float]:
+def measure_memory(backend: kernels.Backend = "auto", **size: int) -> dict[str, float]:
     """Do one pass, and measure the peak memory of the process (a job for a new process)."""
     problem, before = Problem(Size(**size)), current_bytes()
-    seconds = best_seconds({"pass": (problem.fast, 1)})["pass"]
+    with kernels.backend(backend):
+        seconds = best_seconds({"pass": (problem.fast, 1)})["pass"]
     return {"peak bytes": peak_bytes(), "bytes before": before, "seconds": seconds}

@@ -40,9 +40,9 @@ jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
 torch.set_num_threads(1)
 
 
-@pytest.fixture(params=["portable", "compiled"])
+@pytest.fixture(params=["portable", "vectorized", "compiled"])
 def backend(request):
-    """Run the test on each of the two implementations of the recurrences."""
+    """Run the test on each of the implementations of the recurrences."""
     from permalign import kernels
 
     with kernels.backend(request.param):

@@ -26,6 +26,15 @@ def test_our_method_and_the_papers_agree():
     assert differences["difference of gradients"] <= 1e-5
 
 
+def test_kernels_for_other_devices_take_fewer_operations_and_less_memory():
+    time, operations, memory = reordering.backends(
+        TINY, long=reordering.Size(4, 40, 8, 32), launches=TINY, times=1
+    )
+    assert time.name == "vectorized"
+    assert operations.met
+    assert memory.met
+
+
 def test_unequal_outputs_are_not_compared():
     fast, slow = reordering.Problem(TINY).fast(), reordering.Problem(TINY).slow()
     wrong = slow._replace(outputs=tuple(output + 1e-4 for output in slow.outputs))

@@ -18,10 +18,10 @@ def random_lengths(length, batch=4):
     return torch.randint(1, length + 1, (batch,)).index_fill(0, torch.tensor([0]), length)
 
 
-def on_both_backends(function, *inputs):
+def on_both_backends(function, *inputs, backends=("compiled", "portable")):
     """Values and gradients (of a fixed random weighting of the values) on each backend."""
     answers = []
-    for name in ("compiled", "portable"):
+    for name in backends:
         leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
         with kernels.backend(name):
             values = function(*leaves)
@@ -50,29 +50,31 @@ def dtype(request):
     [kernels.inside, kernels.span_softmax, kernels.rule_marginals, kernels.expected_matrix],
     ids=lambda f: f.__name__,
 )
-def test_functions_of_splits(function, length, dtype):
+@pytest.mark.parametrize("name", ["compiled", "vectorized"])
+def test_functions_of_splits(function, length, name, dtype):
     torch.manual_seed(length)
     splits = torch.randn(4, split_count(length), 2, dtype=dtype)
     lengths = random_lengths(length)
     if function in (kernels.rule_marginals, kernels.expected_matrix):
         splits = kernels.span_softmax(splits, lengths)
-    compiled, portable = on_both_backends(lambda x: function(x, lengths), splits)
-    for ours, theirs in zip(compiled, portable, strict=True):
+    fast, portable = on_both_backends(lambda x: function(x, lengths), splits, backends=(name, "portable"))
+    for ours, theirs in zip(fast, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("name", ["compiled", "vectorized"])
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
-def test_tagging_inside(length, dtype):
+def test_tagging_inside(length, name, dtype):
     torch.manual_seed(length)
     scores, emissions = (
         torch.randn(4, split_count(length), 2, dtype=dtype),
         torch.randn(4, length, length, dtype=dtype),
     )
     lengths = random_lengths(length)
-    compiled, portable = on_both_backends(
-        lambda s, e: kernels.tagging_inside(s, e, lengths), scores, emissions
+    fast, portable = on_both_backends(
+        lambda s, e: kernels.tagging_inside(s, e, lengths), scores, emissions, backends=(name, "portable")
     )
-    for ours, theirs in zip(compiled, portable, strict=True):
+    for ours, theirs in zip(fast, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
@@ -198,18 +200,23 @@ def test_operators_refuse_what_probabilities_cannot_hold(which):
     assert kernels.labelled_log_partition(*grammar, torch.tensor([3])).isfinite().all()
 
 
+@pytest.mark.parametrize("name", ["compiled", "vectorized"])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("hidden", [1, 5, 32])
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
-def test_split_scores(length, hidden, dropout, dtype):
+def test_split_scores(length, hidden, dropout, name, dtype):
     torch.manual_seed(length)
     fenceposts = torch.randn(3, 4, length + 1, hidden, dtype=dtype)
     weight, bias = torch.randn(2, hidden, dtype=dtype), torch.randn(2, dtype=dtype)
     lengths, seed = random_lengths(length), torch.tensor(2**40 + 12345)
-    compiled, portable = on_both_backends(
-        lambda f, w, b: kernels.split_scores(*f, w, b, lengths, seed, dropout), fenceposts, weight, bias
+    fast, portable = on_both_backends(
+        lambda f, w, b: kernels.split_scores(*f, w, b, lengths, seed, dropout),
+        fenceposts,
+        weight,
+        bias,
+        backends=(name, "portable"),
     )
-    for ours, theirs in zip(compiled, portable, strict=True):
+    for ours, theirs in zip(fast, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
@@ -252,10 +259,24 @@ def test_results_do_not_depend_on_the_number_of_threads():
 
 def test_unknown_backend_is_refused():
     with (
-        pytest.raises(ValueError, match="'auto', 'compiled' or 'portable', not 'gpu'"),
+        pytest.raises(ValueError, match="'auto', 'compiled', 'vectorized', 'portable', not 'gpu'"),
         kernels.backend("gpu"),
     ):
         pass
+
+
+def test_only_recorded_kernels_can_be_differentiated_twice():
+    scores = torch.randn(1, split_count(4), 2, dtype=torch.float64, requires_grad=True)
+    for name in ("compiled", "vectorized", "portable"):
+        with kernels.backend(name):
+            (gradient,) = torch.autograd.grad(
+                kernels.inside(scores, torch.tensor([4]))[0].sum(), scores, create_graph=True
+            )
+        if name == "portable":
+            assert torch.autograd.grad(gradient.square().sum(), scores)[0].abs().sum() > 0
+        else:
+            with pytest.raises(RuntimeError):
+                torch.autograd.grad(gradient.square().sum(), scores)
 
 
 def test_compiled_kernels_refuse_other_devices():

@@ -155,7 +155,7 @@ gradient = scorer.first.weight.grad.clone()
 """
 
 COMPILE = """
-for path in ("auto", "portable"):
+for path in ("auto", "vectorized", "portable"):
     with kernels.backend(path):
         scorer.zero_grad()
         compiled = torch.compile(module, fullgraph=True, backend="aot_eager")(states, lengths, emissions)

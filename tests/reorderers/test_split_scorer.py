@@ -165,12 +165,13 @@ class TestDropout:
         layer, states = scorer(dropout=0.5).train(), random_states(2, 5)
         assert not torch.equal(layer(states), layer(states))
 
-    def test_both_paths_draw_the_same_mask(self):
-        with kernels.backend("portable"):
-            portable = self.masks(0.3, seed=3)
-        with kernels.backend("compiled"):
-            compiled = self.masks(0.3, seed=3)
-        assert torch.equal(portable, compiled)
+    def test_all_backends_draw_the_same_mask(self):
+        masks = []
+        for name in ("portable", "vectorized", "compiled"):
+            with kernels.backend(name):
+                masks.append(self.masks(0.3, seed=3))
+        assert torch.equal(masks[0], masks[2])
+        assert torch.equal(masks[1], masks[2])
 
     def test_the_mean_over_masks_is_the_score_without_dropout(self):
         layer, states = scorer(dropout=0.3).train(), random_states(1, 3).expand(4000, -1, -1)

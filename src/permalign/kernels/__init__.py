@@ -1,9 +1,12 @@
 """The recurrences made fast: compiled loops for CPU tensors, plain torch for all others.
 
-This module is the one place that chooses between them. Each function below calls either a torch operator in
-`permalign.kernels.operators`, which runs loops of `permalign.kernels.compiled`, or a function in
-`permalign.kernels.portable`, where the recurrence is documented. The tensors' device decides which, unless `backend`
-overrides it:
+This module is the one place that chooses between them. Each function below calls one of
+
+- a torch operator in `permalign.kernels.operators`, which runs loops of `permalign.kernels.compiled`;
+- a function in `permalign.kernels.vectorized`: plain torch, with a backward pass that is written by hand;
+- a function in `permalign.kernels.portable`, where the recurrence is documented: plain torch that autograd records.
+
+The tensors' device decides which, unless `backend` overrides it:
 
 >>> import torch
 >>> from permalign import kernels
@@ -16,12 +19,12 @@ Importing this module registers the operators with torch, which a program saved 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from permalign.kernels import operators, portable
+from permalign.kernels import operators, portable, vectorized
 from permalign.kernels.layout import length_of, root_scores, span_count
 from permalign.kernels.numerics import LOG_ZERO, needs_logs
 from permalign.kernels.portable.synchronous import Walks
@@ -50,7 +53,7 @@ __all__ = [
     "warm_up",
 ]
 
-Backend = Literal["auto", "compiled", "portable"]
+Backend = Literal["auto", "compiled", "vectorized", "portable"]
 
 GROUP_BYTES = 2**26
 """How large the charts of a group of pairs may be where only their sums are wanted."""
@@ -60,17 +63,21 @@ _backend: Backend = "auto"
 
 @contextmanager
 def backend(name: Backend) -> Iterator[None]:
-    """Within this context, use the compiled kernels, those in plain torch, or let the device decide (``auto``).
+    """Within this context, use a certain kind of kernels instead of letting the device decide (``auto``).
+
+    ``compiled`` kernels need CPU tensors, for which they are the default. ``vectorized`` ones are the default on other
+    devices. ``portable`` ones are slower and need more memory, but can be differentiated any number of times; they
+    also stand in for vectorized kernels of recurrences that have none.
 
     The choice holds for the whole process, not just for one thread: it is a global variable, because ``torch.compile``
     cannot see one that belongs to a thread.
 
     Args:
-        name: ``auto``, ``compiled`` or ``portable``.
+        name: ``auto``, ``compiled``, ``vectorized`` or ``portable``.
     """
     global _backend
-    if name not in ("auto", "compiled", "portable"):
-        raise ValueError(f"backend must be 'auto', 'compiled' or 'portable', not {name!r}")
+    if name not in get_args(Backend):
+        raise ValueError(f"backend must be one of {', '.join(map(repr, get_args(Backend)))}, not {name!r}")
     before, _backend = _backend, name
     try:
         yield
@@ -83,21 +90,28 @@ def _compiled(tensor: Tensor) -> bool:
     if _backend == "compiled" and tensor.device.type != "cpu":
         raise ValueError(
             f"the compiled kernels need CPU tensors, but this one is on {tensor.device}; "
-            "use kernels.backend('portable') or move it with .cpu()"
+            "use kernels.backend('vectorized') or move it with .cpu()"
         )
-    return _backend != "portable" and tensor.device.type == "cpu"
+    return _backend in ("auto", "compiled") and tensor.device.type == "cpu"
+
+
+def _vectorized() -> bool:
+    """Whether to use the vectorized kernels where the compiled ones are not used."""
+    return _backend != "portable"
 
 
 # --- Separable permutations -----------------------------------------------------------------------------------
-# Except for walks, the normal form is always computed in plain torch: there are no compiled loops for it.
+# Except for walks, the normal form is always computed by portable kernels.
 
 
 @outside_autocast
 def inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> tuple[Tensor, Tensor]:
     """Log-partition (batch,) and weights gamma (batch, T, 2); see `permalign.kernels.portable.separable.inside`."""
-    if _compiled(scores) and not normal_form:
+    if normal_form:
+        return portable.separable.inside(scores, lengths, normal_form)
+    if _compiled(scores):
         return operators.separable.inside(scores, lengths)
-    return portable.separable.inside(scores, lengths, normal_form)
+    return (vectorized if _vectorized() else portable).separable.inside(scores, lengths)
 
 
 @outside_autocast
@@ -111,9 +125,11 @@ def best_inside(scores: Tensor, lengths: Tensor, normal_form: bool = False) -> t
 @outside_autocast
 def span_softmax(logits: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:
     """Normalise over the options of every span; see `permalign.kernels.portable.separable.span_softmax`."""
-    if _compiled(logits) and not within_rule:
+    if within_rule:
+        return portable.separable.span_softmax(logits, lengths, within_rule)
+    if _compiled(logits):
         return operators.separable.span_softmax(logits, lengths)
-    return portable.separable.span_softmax(logits, lengths, within_rule)
+    return (vectorized if _vectorized() else portable).separable.span_softmax(logits, lengths)
 
 
 @outside_autocast
@@ -127,25 +143,31 @@ def span_one_hot(weights: Tensor, lengths: Tensor, within_rule: bool = False) ->
 @outside_autocast
 def rule_marginals(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = None) -> Tensor:
     """How probable each option is in a derivation; see `permalign.kernels.portable.separable.rule_marginals`."""
-    if _compiled(rules) and given_rule is None:
+    if given_rule is not None:
+        return portable.separable.rule_marginals(rules, lengths, given_rule)
+    if _compiled(rules):
         return operators.separable.rule_marginals(rules, lengths)
-    return portable.separable.rule_marginals(rules, lengths, given_rule)
+    return (vectorized if _vectorized() else portable).separable.rule_marginals(rules, lengths)
 
 
 @outside_autocast
 def expected_matrix(rules: Tensor, lengths: Tensor, given_rule: Tensor | None = None) -> Tensor:
     """The expected permutation matrix; see `permalign.kernels.portable.separable.expected_matrix`."""
-    if _compiled(rules) and given_rule is None:
+    if given_rule is not None:
+        return portable.separable.expected_matrix(rules, lengths, given_rule)
+    if _compiled(rules):
         return operators.separable.expected_matrix(rules, lengths)[0]
-    return portable.separable.expected_matrix(rules, lengths, given_rule)
+    return (vectorized if _vectorized() else portable).separable.expected_matrix(rules, lengths)
 
 
 @outside_autocast
 def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_form: bool = False) -> Tensor:
     """Sum over derivations with emissions; see `permalign.kernels.portable.separable.tagging_inside`."""
-    if _compiled(scores) and not normal_form:
+    if normal_form:
+        return portable.separable.tagging_inside(scores, emissions, lengths, normal_form)
+    if _compiled(scores):
         return operators.separable.tagging_inside(scores, emissions, lengths)[0]
-    return portable.separable.tagging_inside(scores, emissions, lengths, normal_form)
+    return (vectorized if _vectorized() else portable).separable.tagging_inside(scores, emissions, lengths)
 
 
 @outside_autocast
@@ -334,7 +356,7 @@ def split_scores(
     arguments = (start, middle, end, weight, bias, lengths, seed, dropout)
     if _compiled(start):
         return operators.scoring.split_scores(*arguments)
-    return portable.scoring.split_scores(*arguments)
+    return (vectorized if _vectorized() else portable).scoring.split_scores(*arguments)
 
 
 # --- Compiling beforehand -------------------------------------------------------------------------------------

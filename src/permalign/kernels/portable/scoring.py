@@ -8,13 +8,22 @@ from permalign.kernels.numerics import GOLDEN, HASH_MULTIPLIERS, dropout_scale
 
 
 def mix32(value: Tensor) -> Tensor:
-    """A bijection of 32-bit integers (held in int64) whose output bits look independent of its input's.
+    """A bijection of 32-bit integers (int32) whose output bits look independent of its input's.
 
-    Two rounds of xor-shift and multiply; `permalign.kernels.compiled.scoring.mix32` computes the same numbers.
+    Two rounds of xor-shift and multiply; `permalign.kernels.compiled.scoring.mix32` computes the same bits, unsigned.
+    Products wrap around. Shifts of signed numbers copy the sign, so what they shift in is masked.
     """
-    value = (value ^ (value >> 16)) * HASH_MULTIPLIERS[0] & 0xFFFFFFFF
-    value = (value ^ (value >> 15)) * HASH_MULTIPLIERS[1] & 0xFFFFFFFF
-    return value ^ (value >> 16)
+    value = value ^ ((value >> 16) & 0xFFFF)
+    value *= _signed(HASH_MULTIPLIERS[0])
+    value ^= (value >> 15) & 0x1FFFF
+    value *= _signed(HASH_MULTIPLIERS[1])
+    value ^= (value >> 16) & 0xFFFF
+    return value
+
+
+def _signed(bits: int) -> int:
+    """The signed integer with the same 32 bits."""
+    return bits - 2**32 if bits >= 2**31 else bits
 
 
 def kept_units(seed: Tensor, items: Tensor, splits: Tensor, hidden: int, dropout: float) -> Tensor:
@@ -23,13 +32,14 @@ def kept_units(seed: Tensor, items: Tensor, splits: Tensor, hidden: int, dropout
     Every (seed, sentence, split) has a key; unit h of the first half and unit h + half of the second are decided
     by the low and the high 16 bits of one hash of (key, h).
     """
-    half = (hidden + 1) // 2
-    low_seed, high_seed = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
+    half, (threshold, _) = (hidden + 1) // 2, dropout_scale(dropout)
+    low_seed, high_seed = seed.to(torch.int32), (seed >> 32).to(torch.int32)
+    items, splits = items.to(torch.int32), splits.to(torch.int32)
     key = mix32(mix32(low_seed ^ mix32(items[:, None] ^ high_seed)) ^ splits)  # (items, splits)
-    units = torch.arange(half, device=seed.device)
-    bits = mix32((key[..., None] + units * GOLDEN) & 0xFFFFFFFF)
-    drawn = torch.cat([bits & 0xFFFF, bits >> 16], dim=-1)[..., :hidden]
-    return drawn >= dropout_scale(dropout)[0]
+    units = torch.arange(half, device=seed.device, dtype=torch.int32)
+    bits = mix32(key[..., None] + units * _signed(GOLDEN))
+    halves = (bits & 0xFFFF) >= threshold, ((bits >> 16) & 0xFFFF) >= threshold
+    return torch.cat(halves, dim=-1)[..., :hidden]
 
 
 def split_scores(
