@@ -148,22 +148,27 @@ def _allowed_scores(scores: Tensor, active: Sequence[_Search], written: int, sam
     The scores of a batch have room for the unknown words of the sentence that has most of them.
     """
     vocab_size = scores.shape[-1]
-    never, only_end = torch.zeros(2, vocab_size, dtype=torch.bool)
-    never[NEVER_WRITTEN] = True
-    only_end[END_ID] = True
-    masks = []
-    for search in active:
+    allowed = scores.clone()
+    allowed[:, NEVER_WRITTEN] = -torch.inf
+    impossible, only_end, constrained, masks = [], [], [], []
+    prefixes = ((search, prefix) for search in active for prefix in search.prefixes)
+    for row, (search, prefix) in enumerate(prefixes):
         left = search.max_length - written
-        for prefix in search.prefixes:
-            if not prefix.alive:
-                masks.append(torch.zeros_like(never))
-            elif search.constraint is not None:
-                mask = search.constraint.mask(prefix.state, left, same_length)
-                masks.append(pad(mask, (0, vocab_size - len(mask)))[:vocab_size] & ~never)
-            else:
-                masks.append(only_end if left <= 0 else ~never)
-    allowed = torch.stack(masks).to(scores.device)
-    return scores.masked_fill(~allowed, -torch.inf).view(len(active), -1, vocab_size)
+        if not prefix.alive:
+            impossible.append(row)
+        elif search.constraint is not None:
+            mask = search.constraint.mask(prefix.state, left, same_length)
+            masks.append(pad(mask, (0, vocab_size - len(mask)))[:vocab_size])
+            constrained.append(row)
+        elif left <= 0:
+            only_end.append(row)
+    if masks:
+        mask = torch.stack(masks).to(scores.device)
+        allowed[constrained] = allowed[constrained].masked_fill(~mask, -torch.inf)
+    if impossible or only_end:
+        allowed[impossible + only_end] = -torch.inf
+        allowed[only_end, END_ID] = scores[only_end, END_ID]
+    return allowed.view(len(active), -1, vocab_size)
 
 
 def _advance(

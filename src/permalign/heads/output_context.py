@@ -4,6 +4,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.functional import pad
 
 from permalign.checks import require_at_least_one, require_dropout
@@ -11,6 +12,9 @@ from permalign.heads.copying import in_vocabulary
 from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
+
+CELL_PARAMETERS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+"""The parameters of each layer of an LSTM, in the order of the arguments of ``torch.lstm_cell``."""
 
 # what is carried from one step to the next, every tensor with rows first
 Cache = tuple[Tensor, ...]
@@ -76,7 +80,10 @@ class OutputContext(nn.Module):
     def forward(self, outputs: Int[Tensor, "batch m"]) -> Float[Tensor, "batch m+1 hidden_size"]:
         """Return the states before the first token and after every token; ignore those after padding."""
         if self.window_size is None:
-            return self._run_lstm(pad(outputs, (1, 0), value=BEGIN_ID), None)[0]
+            embedded = self.embed(pad(outputs, (1, 0), value=BEGIN_ID))
+            states, _ = in_low_precision(self.network, embedded, on_cpu=False)
+            after_prefixes: Tensor = self.dropout(states)
+            return after_prefixes
         padded = pad(outputs, (self.window_size, 0), value=BEGIN_ID)
         return self._run_windows(padded.unfold(1, self.window_size, 1))
 
@@ -84,7 +91,7 @@ class OutputContext(nn.Module):
         """Return the states of empty prefixes, and a cache for `advance`."""
         begin = torch.full((rows, self.window_size or 1), BEGIN_ID, device=device)
         if self.window_size is None:
-            return self._step_lstm(begin, None)
+            return self._step_lstm(begin.squeeze(1), None)
         return self._run_windows(begin), (begin,)
 
     def advance(
@@ -92,7 +99,7 @@ class OutputContext(nn.Module):
     ) -> tuple[Float[Tensor, "rows hidden_size"], Cache]:
         """Return the states after one more token in every row, and the new cache."""
         if self.window_size is None:
-            return self._step_lstm(tokens[:, None], cache)
+            return self._step_lstm(tokens, cache)
         window = torch.cat([cache[0][:, 1:], tokens[:, None]], dim=1)
         return self._run_windows(window), (window,)
 
@@ -107,20 +114,27 @@ class OutputContext(nn.Module):
         states: Tensor = self.dropout(in_low_precision(self.network, self.embed(windows).flatten(-2)))
         return states
 
-    def _run_lstm(
-        self, tokens: Tensor, before: tuple[Tensor, Tensor] | None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the states after each token, ``(rows, tokens, hidden_size)``, and the LSTM's own after the last."""
-        states, after = in_low_precision(self.network, self.embed(tokens), before, on_cpu=False)
-        return self.dropout(states), after
-
     def _step_lstm(self, tokens: Tensor, cache: Cache | None) -> tuple[Tensor, Cache]:
-        """Run the LSTM over one token per row; caches have rows first, LSTM states have layers first."""
-        before = None
-        if cache is not None:
-            before = (cache[0].transpose(0, 1).contiguous(), cache[1].transpose(0, 1).contiguous())
-        states, after = self._run_lstm(tokens, before)
-        return states.squeeze(1), tuple(state.transpose(0, 1) for state in after)
+        """Read one token per row; a cache has the hidden and the memory state of every layer, ``(rows, layer, size)``.
+
+        Layers are computed cell by cell: torch's LSTM would rearrange all of its weights at every step, which takes
+        longer than the step itself.
+        """
+        network = self.network
+        assert isinstance(network, nn.LSTM)
+        inputs = self.embed(tokens)
+        if cache is None:
+            zeros = inputs.new_zeros(len(tokens), network.num_layers, network.hidden_size)
+            cache = (zeros, zeros)
+        after = []
+        for layer, before in enumerate(zip(*(states.unbind(1) for states in cache), strict=True)):
+            if layer:
+                inputs = functional.dropout(inputs, network.dropout, network.training)
+            weights = [getattr(network, f"{name}_l{layer}") for name in CELL_PARAMETERS]
+            after.append(in_low_precision(torch.lstm_cell, inputs, before, *weights, on_cpu=False))
+            inputs = after[-1][0]
+        hidden, memory = zip(*after, strict=True)
+        return self.dropout(inputs), (torch.stack(hidden, dim=1), torch.stack(memory, dim=1))
 
 
 def _window_size(context: Literal["full"] | int) -> int | None:
