@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 PAIRS = (
     ("source", "target"),
@@ -139,6 +140,20 @@ def choose_columns(record: Mapping[str, object], source: str | None, target: str
     return Columns(sources, (pair[1],), _describe_choice(sources, pair[1], unused))
 
 
+def no_such_column(column: str, names: Sequence[str]) -> str:
+    """The message that a column was asked for which a file does not have.
+
+    >>> print(no_such_column("targt", ["source", "target"]).partition(" Name ")[0])
+    there is no column 'targt' (found: source, target). Did you mean 'target'?
+    """
+    nearest = get_close_matches(column, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    return (
+        f"there is no column {column!r} (found: {', '.join(names) or 'none'}).{hint} Name columns that there are with "
+        "--source-column and --target-column, or with source_column and target_column in a config."
+    )
+
+
 def _usual_pair(names: Sequence[str]) -> tuple[str, str] | None:
     """The columns with usual names, in upper or lower case; None if there are none."""
     by_name = {name.lower(): name for name in reversed(names)} | {name: name for name in names}
@@ -162,6 +177,9 @@ def _unclear(names: Sequence[str], source: str | None, target: str | None) -> st
             f"there is only one column ({', '.join(names)}), but a source and a target are expected. Separate them by "
             "a tab in a .tsv file and by a comma in a .csv file, or give them two names in a .jsonl file."
         )
+    for name in parse_columns(source or target or ""):
+        if name and name not in names:
+            return no_such_column(name, names)
     missing = [name for name, given in (("source", source), ("target", target)) if given is None]
     flags = " and ".join(f"--{name}-column NAME" for name in missing)
     keys = " and ".join(f"{name}_column" for name in missing)

@@ -13,13 +13,12 @@ Hugging Face is read by its name, ``hf:NAME``, or from the folder that ``save_to
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from permalign.errors import DataError
 from permalign.tasks.aligned_files import read_aligned
 from permalign.tasks.base import Example
-from permalign.tasks.columns import SPLIT_COLUMNS, Columns, choose_columns
+from permalign.tasks.columns import SPLIT_COLUMNS, Columns, choose_columns, no_such_column
 from permalign.tasks.hub_datasets import is_hub_dataset, read_hub_dataset
 from permalign.tasks.partitions import (
     PARTS,
@@ -242,15 +241,7 @@ def _tokens(record: Record, column: str, path: Path, number: int) -> tuple[str, 
     try:
         value = value_of(record, column)
     except KeyError:
-        names = list(columns_of(record))
-        nearest = get_close_matches(column, names, n=1, cutoff=0.5)
-        hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-        raise DataError(
-            f"there is no column {column!r} (found: {_listed(names)}).{hint} Name columns that there are with "
-            "--source-column and --target-column, or with source_column and target_column in a config.",
-            path,
-            number,
-        ) from None
+        raise DataError(no_such_column(column, list(columns_of(record))), path, number) from None
     if value is None:
         return ()
     if isinstance(value, (int, float)) and not isinstance(value, bool):
