@@ -101,7 +101,7 @@ def test_combined_models_are_runs_that_other_commands_take(permalign, config):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["train"], 2, "the name of an experiment (see --list) or a YAML file is missing"),
+        (["train"], 2, "the name of an experiment (see permalign train --list) or a YAML file is missing"),
         (["train", "arithmetic/sotf"], 1, "did you mean 'arithmetic/soft'?"),
         (["train", "nowhere.yaml"], 1, "there is no such file"),
         (
@@ -111,6 +111,7 @@ def test_combined_models_are_runs_that_other_commands_take(permalign, config):
         ),
         (["train", "--resume", "nowhere"], 1, "is not a run"),
         (["train", "arithmetic/soft", "--resume", "nowhere"], 2, "use --resume RUN without other options"),
+        (["train", "--resume", "x", "--source-column", "a"], 2, "use --resume RUN without other options"),
         (["train", "arithmetic/soft", "--set", "task.notation=infix"], 2, "expected 'postfix' or 'prefix'"),
         (["tune", "arithmetic/soft", "--range", "seed=9:1"], 2, "is an empty range"),
         (["average", "nowhere", "--out", "mean"], 1, "there is no such run"),
@@ -223,6 +224,90 @@ def test_an_experiment_is_pointed_at_other_data(permalign, pairs):
     answer = permalign("train", "scan/soft", "--data", "pairs.csv", *FEW_STEPS, "--run", "runs/other")
     assert answer.exit_code == 0
     assert yaml.safe_load(Path("runs/other/config.yaml").read_text())["task"]["name"] == "own"
+
+
+DATES = "date,iso\n" + "".join(f"{i % 9} may {i % 8},{i % 8}-05-{i % 9}\n" for i in range(72))
+
+
+def test_the_tokens_of_other_data_are_chosen_and_explained(permalign, tmp_path):
+    (tmp_path / "dates.csv").write_text(DATES)
+    answer = permalign("train", "geoquery/ssnt", "--data", "dates.csv", *FEW_STEPS)
+    assert answer.exit_code == 0, answer.stderr
+    assert "tokens: words split at punctuation, because 100% of the training targets" in answer.stderr
+    text = yaml.safe_load(Path("runs/geoquery-ssnt-dates-seed-0/config.yaml").read_text())["text"]
+    assert [text[side]["pre_tokenizer"] for side in ("source", "target")] == ["punctuation", "punctuation"]
+
+
+TWO_TRIALS = ("--trials", "2", "--range", "training.learning_rate=0.001:0.1:log")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder", "head"),
+    [
+        (("dates.csv",), "tune-dates", "segments"),
+        (("dates.csv", "--recipe", "ssnt"), "tune-dates-ssnt", "ssnt"),
+        (("--data", "dates.csv"), "tune-dates", "segments"),
+        (("geoquery/ssnt", "--data", "dates.csv"), "tune-geoquery-ssnt-dates", "ssnt"),
+    ],
+)
+def test_own_data_is_tuned_as_it_is_trained(permalign, tmp_path, arguments, folder, head):
+    (tmp_path / "dates.csv").write_text(DATES.replace("date,iso", "when,written,iso").replace(" may", ",may"))
+    columns = ("--source-column", "when,written", "--target-column", "iso")
+    answer = permalign("tune", *arguments, *columns, *FEW_STEPS, *TWO_TRIALS)
+    assert answer.exit_code == 0, answer.stderr
+    assert answer.stdout == f"runs/{folder}/best.yaml\n"
+    assert answer.stderr.count("tokens: words split at punctuation") == 1
+    best = yaml.safe_load(Path(answer.stdout.strip()).read_text())
+    assert best["model"]["head"]["kind"] == head
+    assert best["task"]["source_column"] == "when,written"
+    assert best["text"]["target"]["pre_tokenizer"] == "punctuation"
+    answer = permalign("train", answer.stdout.strip(), "--run", "runs/best")
+    assert answer.exit_code == 0, answer.stderr
+
+
+def test_a_search_on_own_data_is_resumed_and_sent_to_a_cluster_with_its_arguments(
+    permalign, tmp_path, monkeypatch
+):
+    def stopped(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    sent = []
+    (tmp_path / "dates.csv").write_text(DATES)
+    arguments = [
+        "tune", "dates.csv", "--recipe", "ssnt", "--source-column", "date", "--target-column", "iso",
+        "--set", "training.max_steps=2", "--range", "training.learning_rate=0.001:0.1:log", "--trials", "3",
+    ]  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr("permalign.training.tuning.train", stopped)
+        answer = permalign(*arguments)
+    assert answer.exit_code == 130
+    resumed = [*arguments, "--out", "runs/tune-dates-ssnt"]
+    assert f"Resume with: permalign {' '.join(resumed)}\n" in answer.stderr
+    monkeypatch.setattr(
+        "permalign.reproduction.ray_engine.run_search_on_ray",
+        lambda words, *args, **kwargs: sent.append(words),
+    )
+    arguments[-1] = "1"
+    assert permalign(*arguments, "--engine", "ray").exit_code == 0
+    assert sent == [[*arguments, "--out", "runs/tune-dates-ssnt"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "your data, the name of an experiment"),
+        (("nothing.csv",), 1, "nothing.csv: there is no such file"),
+        (("scan/soft", "--recipe", "exact"), 2, "--recipe is for your own data"),
+        (("pairs.csv", "--source-column", "en"), 1, "no column 'en'"),
+        (("pairs.csv", "--set", "training.max_stepz=3"), 2, "did you mean training.max_steps?"),
+    ],
+)
+def test_wrong_data_for_a_search_is_reported_as_for_a_run(permalign, pairs, arguments, code, message):
+    for engine in ("local", "ray"):
+        answer = permalign("tune", *arguments, "--engine", engine)
+        assert answer.exit_code == code
+        assert message in " ".join(answer.stderr.split())
+    assert not Path("runs").exists()
 
 
 def test_two_files_are_aligned(permalign, tmp_path):

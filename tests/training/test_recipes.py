@@ -2,10 +2,17 @@ import pytest
 
 from permalign.errors import ConfigError, DataError, UsageError
 from permalign.models.build_model import load_model
+from permalign.options.run import RunOptions
 from permalign.tasks.base import Example
 from permalign.tasks.data_profile import profile_data
 from permalign.training.experiments import experiment_names, load_experiment
-from permalign.training.recipes import RECIPES, choose_recipe, fit_to_data, load_recipe
+from permalign.training.recipes import (
+    RECIPES,
+    choose_recipe,
+    fit_to_data,
+    load_experiment_values,
+    load_recipe,
+)
 from permalign.training.setup import prepare
 from permalign.training.tokenization import choose_tokens
 
@@ -150,6 +157,34 @@ def test_every_experiment_can_be_pointed_at_other_data(pairs, name):
     assert options.task == {"name": "own", "path": str(pairs)}
     assert (options.train, options.dev) == ("iid/train", "iid/dev")
     assert not options.text.source.link_entities
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("geoquery/soft", [], ("punctuation", "punctuation")),
+        ("words.yaml", [], ("punctuation", "none")),
+        ("geoquery/soft", ["text.source.pre_tokenizer=digits"], ("digits", "punctuation")),
+        ("geoquery/soft", ["text.source.kind=words", "text.target.kind=words"], ("none", "none")),
+        ("en-ja/soft", [], ("punctuation", "punctuation")),
+    ],
+)
+def test_tokens_of_other_data_are_chosen_unless_the_experiment_or_a_setting_says_what_they_are(
+    name, settings, expected, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{i % 9} may {i % 8}\t{i % 8}-05-{i % 9}\n" for i in range(72))
+    (tmp_path / "dates.tsv").write_text(rows)
+    (tmp_path / "words.yaml").write_text("extends: geoquery/soft\ntext: {target: {kind: words}}\n")
+    values, lines = load_experiment_values(name, {"name": "own", "path": "dates.tsv"}, settings)
+    options = RunOptions.parse(values)
+    assert (options.text.source.pre_tokenizer, options.text.target.pre_tokenizer) == expected
+    assert [line.partition(",")[0] for line in lines] == (
+        ["tokens: words split at punctuation"] if "punctuation" in expected else []
+    )
+    unchanged = load_experiment(name)
+    assert options.model == unchanged.model
+    assert options.text.source.min_frequency == unchanged.text.source.min_frequency
 
 
 def test_other_data_may_have_its_own_splits(pairs):

@@ -4,7 +4,9 @@ import yaml
 from tests.training.small_run import options, write_data
 
 from permalign.errors import ConfigError
+from permalign.options.run import RunOptions
 from permalign.training.experiments import load_experiment
+from permalign.training.recipes import RECIPES, load_recipe_values
 from permalign.training.tuning import Pruning, tune
 from permalign.training.tuning_ranges import Range, default_ranges
 
@@ -93,6 +95,16 @@ def test_default_ranges_are_for_options_that_the_model_has(experiment):
     assert ("model.reorderer.temperature" in searched) == (
         experiment in ("arithmetic/sinkhorn", "geoquery/hard")
     )
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_default_ranges_of_a_recipe_are_for_options_that_its_model_has(recipe, tmp_path):
+    path = str(write_data(tmp_path))
+    values, _ = load_recipe_values(recipe, {"name": "own", "path": path})
+    for text in default_ranges(RunOptions.parse(values)):
+        dimension = Range.parse(text)
+        for value in dimension.choices or (dimension.low, dimension.high):
+            load_recipe_values(recipe, {"name": "own", "path": path}, [f"{dimension.option}={value}"])
 
 
 @pytest.mark.parametrize(

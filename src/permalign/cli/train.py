@@ -1,9 +1,7 @@
 """``permalign train``: train a model, or resume a run."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +9,16 @@ import typer
 
 from permalign.cli.error_messages import report_errors
 from permalign.cli.evaluate import Device
-from permalign.cli.printing import echo
-from permalign.cli.task_options import SOURCE_COLUMN_HELP, TARGET_COLUMN_HELP
-from permalign.tasks.data_arguments import describe_data, is_data, short_name
+from permalign.cli.run_arguments import (
+    Data,
+    Names,
+    Recipe,
+    SourceColumn,
+    TargetColumn,
+    column_settings,
+    load_values,
+    run_name,
+)
 
 if TYPE_CHECKING:
     from permalign.options.run import RunOptions
@@ -24,7 +29,8 @@ HELP = """Train a model, and write the run (model, checkpoints, metrics, predict
 Give it your own data (a .tsv, .csv or .jsonl file, also .gz; two aligned files; a folder with train, dev and test; or
 hf:NAME, a dataset of Hugging Face), and it chooses a model that suits the data, and says why. Or name an experiment
 that ships with permalign (see --list), or a YAML file with the options that differ from the defaults; --data trains
-either of them on other data. Ctrl-C saves the run, and --resume continues it exactly where it stopped.
+either of them on other data, whose tokens are chosen unless the experiment or --set says what they are. Ctrl-C saves
+the run, and --resume continues it exactly where it stopped.
 
 \b
 Examples:
@@ -42,41 +48,13 @@ Examples:
 """
 
 
-class RecipeName(StrEnum):
-    """The recipes for the user's own data."""
-
-    AUTO = "auto"
-    SSNT = "ssnt"
-    EXACT = "exact"
-    LABELLED = "labelled"
-    HARD = "hard"
-    SEQ2SEQ = "seq2seq"
-    TAGGING = "tagging"
-
-
 @report_errors()
 def train(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[DATA...|NAME|FILE]", help="Your own data; or the name of an experiment; or a YAML file."
-        ),
-    ] = None,
-    recipe: Annotated[
-        RecipeName | None,
-        typer.Option(
-            help="Kind of model for your own data [default: auto, which chooses one that suits the data]."
-        ),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DATA",
-            help="Train the experiment on this data; given twice, sources and targets as aligned files.",
-        ),
-    ] = None,
-    source_column: Annotated[str | None, typer.Option(metavar="NAME", help=SOURCE_COLUMN_HELP)] = None,
-    target_column: Annotated[str | None, typer.Option(metavar="NAME", help=TARGET_COLUMN_HELP)] = None,
+    names: Names = None,
+    recipe: Recipe = None,
+    data: Data = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,57 +81,30 @@ def train(
     if show_list:
         _print_list()
     elif resume is not None:
-        if names or recipe or data or settings or run or overwrite or seed is not None:
+        if (
+            names
+            or recipe
+            or data
+            or source_column
+            or target_column
+            or settings
+            or run
+            or overwrite
+            or seed is not None
+        ):
             raise typer.BadParameter(
                 "a run is resumed with the options it was started with; use --resume RUN without other options, except "
                 "--device."
             )
         _resume(resume, device)
     else:
-        columns = {"source_column": source_column, "target_column": target_column}
-        given = {f"task.{name}": value for name, value in columns.items()} | {"seed": seed}
-        given_settings = [f"{name}={json.dumps(value)}" for name, value in given.items() if value is not None]
-        options, name = _options(names or [], data or [], recipe, [*given_settings, *(settings or [])])
+        from permalign.options.run import RunOptions
+
+        seeds = [] if seed is None else [f"seed={seed}"]
+        given = [*column_settings(source_column, target_column), *seeds, *(settings or [])]
+        options = RunOptions.parse(load_values(names or [], data or [], recipe, given))
+        name = run_name(*(names or []), *(data or []))
         _train(options, run or Path("runs", f"{name}-seed-{options.seed}"), overwrite, device)
-
-
-def _options(
-    names: list[str], data: list[str], recipe: str | None, settings: list[str]
-) -> "tuple[RunOptions, str]":
-    """The options of the run, and a name for it; errors are reported before torch is imported."""
-    from permalign.training.experiments import load_experiment
-    from permalign.training.recipes import load_recipe
-
-    if not names and not data:
-        raise typer.BadParameter(
-            "your data, the name of an experiment (see --list) or a YAML file is missing."
-        )
-    if names and (Path(names[0]) / "config.yaml").is_file():
-        raise typer.BadParameter(f"{names[0]} is a run. Resume it with --resume {names[0]}.")
-    if not names or is_data(names[0]):
-        options, lines = load_recipe(recipe or "auto", describe_data([*names, *data]), settings)
-        for line in lines:
-            echo(line, err=True)
-        return options, run_name(*names, *data)
-    if len(names) > 1:
-        hint = f" To train it on {names[1]}, write --data {names[1]}." if is_data(names[1]) else ""
-        raise typer.BadParameter(f"{names[0]} is not a file, so {names[1]!r} is one argument too many.{hint}")
-    if recipe is not None:
-        raise typer.BadParameter(
-            f"--recipe is for your own data, but {names[0]} is an experiment. Leave out one of them."
-        )
-    described = describe_data(data) if data else {}
-    task = [f"task.{option}={json.dumps(value)}" for option, value in described.items()]
-    return load_experiment(names[0], [*task, *settings]), run_name(names[0], *data)
-
-
-def run_name(*names: str) -> str:
-    """The name of a run, from the experiment and the files that it is trained on.
-
-    >>> run_name("geoquery/soft"), run_name("../data/pairs.tsv.gz"), run_name("train.en", "train.de")
-    ('geoquery-soft', 'pairs', 'train.en-train.de')
-    """
-    return "-".join(map(short_name, names))
 
 
 def _train(options: "RunOptions", run: Path, overwrite: bool, device: str | None) -> None:

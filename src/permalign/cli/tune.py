@@ -8,8 +8,21 @@ import typer
 
 from permalign.cli.engines import Engine
 from permalign.cli.error_messages import report_errors
+from permalign.cli.run_arguments import (
+    Data,
+    Names,
+    Recipe,
+    SourceColumn,
+    TargetColumn,
+    column_settings,
+    load_values,
+    run_name,
+)
 
 HELP = """Search for the options with the best dev metric, and write them to a YAML file for `permalign train`.
+
+It takes what `permalign train` takes: your own data, for which it chooses a model (or --recipe does); or an experiment,
+or a YAML file, which --data trains on other data.
 
 Every trial is a training run with other values of the options. Trials whose dev metric falls behind are pruned. The
 search is stored in a database: run the same command again to resume it, and use --storage to share it between machines.
@@ -17,6 +30,9 @@ Plots of the search by Optuna are written to DIR/plots: its history, the values 
 
 \b
 Examples:
+  permalign tune pairs.tsv --trials 30
+  permalign tune questions.csv --source-column question --target-column sql --recipe exact
+  permalign tune geoquery/soft --data pairs.tsv
   permalign tune arithmetic/hard --trials 30
   permalign tune geoquery/hard --range training.learning_rate=0.0005:0.005:log --range model.head.context=full,1,2
   permalign tune geoquery/ssnt --storage postgresql://user@host/studies --trials 200
@@ -27,7 +43,11 @@ Examples:
 
 @report_errors("tune")
 def tune(
-    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="Name of an experiment, or a YAML file.")],
+    names: Names = None,
+    recipe: Recipe = None,
+    data: Data = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,7 +74,7 @@ def tune(
         typer.Option(metavar="URL", help="URL of a database for Optuna [default: an SQLite file in DIR]."),
     ] = None,
     study: Annotated[
-        str | None, typer.Option(help="Name of the study in the database [default: NAME].")
+        str | None, typer.Option(help="Name of the study in the database [default: the data or the NAME].")
     ] = None,
     engine: Annotated[
         Engine, typer.Option(help="Search in this process, or in tasks of a Ray cluster.")
@@ -70,15 +90,16 @@ def tune(
     from permalign.training.tuning import tune as search
     from permalign.training.tuning_plots import plot_study
 
-    out = out or Path("runs", f"tune-{Path(name).with_suffix('').as_posix().replace('/', '-')}")
-    given: list[tuple[str, str | None]] = [("--set", setting) for setting in settings or []]
-    given += [("--range", text) for text in ranges or []]
+    names, data, settings, ranges = names or [], data or [], settings or [], ranges or []
+    columns = column_settings(source_column, target_column)
+    values = load_values(names, data, recipe, [*columns, *settings])
+    out = out or Path("runs", f"tune-{run_name(*names, *data, *([recipe] if recipe else []))}")
+    given: list[tuple[str, str | None]] = [("--recipe", recipe), *(("--data", path) for path in data)]
+    given += [("--source-column", source_column), ("--target-column", target_column)]
+    given += [("--set", setting) for setting in settings] + [("--range", text) for text in ranges]
     given += [("--trials", str(trials)), ("--out", str(out)), ("--storage", storage), ("--study", study)]
-    arguments = [
-        "tune",
-        name,
-        *(word for option, value in given if value is not None for word in (option, value)),
-    ]
+    words = [word for option, value in given if value is not None for word in (option, value)]
+    arguments = ["tune", *names, *words]
     try:
         if engine is Engine.RAY:
             from permalign.reproduction.ray_engine import run_search_on_ray
@@ -86,13 +107,12 @@ def tune(
             run_search_on_ray(arguments, out, processes, say=lambda message: typer.echo(message, err=True))
         # after a search on a cluster, this makes only the trials that are missing
         study_of_trials = search(
-            name,
+            values,
             out,
-            settings=settings or [],
-            ranges=ranges or [],
+            ranges=ranges,
             trials=trials,
             storage=storage,
-            study=study,
+            study=study or " ".join([*names, *data, *([recipe] if recipe else [])]),
             display=PlainDisplay(),
         )
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ A recipe is an experiment without a task. It is completed by what depends on the
 output words a source word may generate.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -12,9 +13,9 @@ from typing import Any, Literal
 
 from permalign.errors import UsageError, unknown_name
 from permalign.options.run import RunOptions
-from permalign.tasks.base import Example, Task
+from permalign.tasks.base import Example
 from permalign.tasks.data_profile import DataProfile, profile_data
-from permalign.training.experiments import apply_settings, merged
+from permalign.training.experiments import apply_settings, load_changed_values, merged
 from permalign.training.tokenization import choose_tokens, tokenized
 from permalign.yaml_files import parse_yaml
 
@@ -85,18 +86,20 @@ def load_recipe(
     Raises:
         PermalignError: there is no such recipe, the data cannot be read, or a setting is invalid.
     """
+    values, lines = load_recipe_values(recipe, task, settings)
+    return RunOptions.parse(values), lines
+
+
+def load_recipe_values(
+    recipe: str, task: Mapping[str, Any], settings: Iterable[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """The same as `load_recipe`, without the defaults of options."""
     if recipe not in ("auto", *RECIPES):
         raise UsageError(unknown_name("recipe", recipe, ("auto", *RECIPES)))
+    settings = list(settings)
     base = apply_settings({"task": dict(task)}, [setting for setting in settings if _is_about_data(setting)])
-    options = RunOptions.parse(base)
-    examples = _training_examples(options, options.make_task())
-    lines = []
-    text = base.get("text", {})
-    open_sides = [side for side in ("source", "target") if not _chooses_tokens(text.get(side, {}))]
-    if open_sides:
-        tokens = choose_tokens(examples)
-        text = merged({side: tokens.text.get(side, {}) for side in open_sides}, text)
-        lines += [f"tokens: {tokens.reason}"] if tokens.reason else []
+    examples = _training_examples(base)
+    text, lines = _with_tokens(base.get("text", {}), examples)
     sources = tokenized([example.source for example in examples], text.get("source", {}))
     targets = tokenized([example.target for example in examples], text.get("target", {}))
     profile = profile_data(list(zip(sources, targets, strict=True)))
@@ -106,8 +109,37 @@ def load_recipe(
         recipe = choice.recipe
         lines.append(f"recipe: {recipe}, because {choice.reason}")
     values = merged(merged(_read(recipe), fit_to_data(recipe, profile)), {**base, "text": text})
-    chosen = RunOptions.parse(apply_settings(values, settings))
-    return chosen, [*lines, _describe_end(chosen)]
+    values = apply_settings(values, settings)
+    return values, [*lines, _describe_end(RunOptions.parse(values))]
+
+
+def load_experiment_values(
+    name: str, task: Mapping[str, Any], settings: Iterable[str] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """The options of an experiment on the user's own data, without defaults, and a line that says what was chosen.
+
+    Only tokens are chosen, and only where neither the experiment nor a setting says what they are: the words of the
+    data that the experiment was made for can be learned, but those of other data perhaps not.
+
+    Args:
+        name: the name of an experiment, or the path of a YAML file.
+        task: the name and the options of the task.
+        settings: changes to the options, ``OPTION=VALUE``.
+    """
+    of_task = [f"task.{option}={json.dumps(value)}" for option, value in task.items()]
+    values = load_changed_values(name, [*of_task, *settings])
+    text, lines = _with_tokens(values.get("text", {}), _training_examples(values))
+    return {**values, "text": text}, lines
+
+
+def _with_tokens(text: Mapping[str, Any], examples: Sequence[Example]) -> tuple[dict[str, Any], list[str]]:
+    """Text options in which tokens are chosen where they are open, and a line that says why if they are not words."""
+    open_sides = [side for side in ("source", "target") if not _chooses_tokens(text.get(side, {}))]
+    if not open_sides:
+        return dict(text), []
+    tokens = choose_tokens(examples)
+    chosen = {side: tokens.text.get(side, {}) for side in open_sides}
+    return merged(chosen, text), [f"tokens: {tokens.reason}"] if tokens.reason else []
 
 
 def fit_to_data(recipe: str, profile: DataProfile) -> dict[str, Any]:
@@ -138,7 +170,9 @@ def _is_about_data(setting: str) -> bool:
     return setting.startswith(("task.", "train=", "dev=", "text.", "seed="))
 
 
-def _training_examples(options: RunOptions, task: Task) -> Sequence[Example]:
+def _training_examples(values: Mapping[str, Any]) -> Sequence[Example]:
+    options = RunOptions.parse(values)
+    task = options.make_task()
     options.require_split(task)
     return task.examples(options.train)
 

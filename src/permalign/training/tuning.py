@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import optuna
 import yaml
@@ -10,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from permalign.errors import ConfigError, PermalignError
 from permalign.files import write_text
 from permalign.options.run import RunOptions
-from permalign.training.experiments import SettingError, load_changed_values, merged
+from permalign.training.experiments import SettingError, apply_settings, load_values, merged
 from permalign.training.launch import train
 from permalign.training.progress_display import Display
 from permalign.training.tuning_ranges import Range, Value, default_ranges
@@ -26,7 +27,7 @@ UNPRUNED = 5
 
 
 def tune(
-    name: str,
+    experiment: str | Mapping[str, Any],
     folder: str | Path,
     *,
     settings: Sequence[str] = (),
@@ -39,16 +40,21 @@ def tune(
     """Search until the study has the given number of trials; an existing study is continued.
 
     Args:
-        name: the name of an experiment, or the path of a YAML file.
+        experiment: the name of an experiment, or the path of a YAML file, or options that differ from the defaults.
         folder: the folder for the runs, each in a subfolder, and for the file ``best.yaml`` with the best options.
         settings: changes to the options of all trials, ``OPTION=VALUE``.
         ranges: the values to try for each option (see `Range`); by default `default_ranges`.
         trials: the total number of trials, over all machines and sessions.
         storage: the URL of a database that several machines share; by default a SQLite file in the folder.
-        study: the name of the study in the database; by default that of the experiment.
+        study: the name of the study in the database; by default that of the experiment, or ``options``.
         display: displays the values and the result of every trial.
     """
-    values = load_changed_values(name, settings)
+    loaded, name = (
+        (load_values(experiment), experiment)
+        if isinstance(experiment, str)
+        else (dict(experiment), "options")
+    )
+    values = apply_settings(loaded, settings)
     options = RunOptions.parse(values)
     space = [Range.parse(text) for text in ranges or default_ranges(options)]
     _require_known(values, space)
