@@ -126,8 +126,8 @@ def test_make_does_not_overwrite_without_force(permalign, own, tmp_path):
         (("stats", "own"), "the task own needs --path (task.path in a config)"),
         (("stats", "en-ja", "scan-sp"), "unknown task or file 'en-ja'"),
         (("fetch", "en-jp"), "did you mean 'en-ja'?"),
-        (("show",), "Missing argument"),
-        (("list", "--colour"), "No such option"),
+        (("show",), "missing argument"),
+        (("list", "--colour"), "no such option"),
     ],
 )
 def test_wrong_usage_has_exit_code_two(permalign, arguments, words):

@@ -60,3 +60,48 @@ def test_an_experiment_followed_by_data_says_how_to_combine_them(tmp_path):
     done = CliRunner().invoke(app, ["train", "geoquery/soft", str(path)])
     assert done.exit_code == 2
     assert "write --data" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("trian", "no such command 'trian'. Did you mean 'train'? See permalign --help."),
+        ("data sho", "no such command 'sho'. Did you mean 'show'? See permalign data --help."),
+        ("--colour", "no such option: --colour. See permalign --help."),
+        (
+            "train --recip exact",
+            "no such option: --recip; did you mean --recipe? See permalign train --help.",
+        ),
+        ("compare a", "missing argument 'SYSTEM_B'. See permalign compare --help."),
+        (
+            "train a.csv --recipe best",
+            "invalid value for '--recipe': 'best' is not one of 'auto', 'ssnt', 'exact', 'labelled', 'hard', "
+            "'seq2seq', 'tagging'. See permalign train --help.",
+        ),
+        ("train --seed x", "invalid value for '--seed': "),
+        ("train --set", "option '--set' requires an argument."),
+        ("schema extra", "got unexpected extra argument"),
+        (
+            "train",
+            "your data, the name of an experiment (see permalign train --list) or a YAML file is missing.",
+        ),
+        ("data show nothing", "unknown task or file 'nothing'. Choose from: "),
+        (
+            "evaluate dates --file a.tsv --split iid/dev",
+            "use either --file with its columns, or --split and --set.",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments, message):
+    done = CliRunner().invoke(app, arguments.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"permalign: {message}")
+    assert done.stderr.count("\n") == 1
+    if message.endswith("."):
+        assert done.stderr == f"permalign: {message}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["data"]])
+def test_a_group_without_a_command_prints_its_help(arguments):
+    done = CliRunner().invoke(app, arguments)
+    assert done.output.startswith(f"Usage: {' '.join(['permalign', *arguments])} [OPTIONS] COMMAND")

@@ -202,7 +202,7 @@ def test_outputs_are_constrained_by_grammars_and_saved_models_are_loaded(predict
         (("RUN", "--device", "meta"), 2, "this machine has no device 'meta'"),
         (("runs/a/model",), 1, "runs/a/model: there is no such run or model"),
         (("tests/nowhere",), 1, "tests/nowhere: there is no such run or model"),
-        ((), 2, "Missing argument"),
+        ((), 2, "missing argument"),
     ],
 )
 def test_wrong_usage_is_an_error(predict, run, monkeypatch, arguments, code, words):

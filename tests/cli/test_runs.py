@@ -185,7 +185,7 @@ def test_the_default_beam_size_is_that_of_training(runs):
         (("compare", "RUN", "RUN/model"), 1, "is neither a run nor a folder of runs"),
         (("compare", "RUN", "RUN", "--split", "len/test"), 2, "unknown split of own 'len/test'"),
         (("compare", ",", "RUN"), 2, "',' does not name a run"),
-        (("compare", "RUN"), 2, "Missing argument"),
+        (("compare", "RUN"), 2, "missing argument"),
     ],
 )
 def test_errors_are_printed_without_a_stack_trace(runs, arguments, code, words):

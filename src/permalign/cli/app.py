@@ -27,7 +27,7 @@ from permalign.cli import (
     train,
     tune,
 )
-from permalign.cli.error_messages import report_errors
+from permalign.cli.error_messages import OneLineErrors, report_errors
 from permalign.plugins import import_plugins
 
 PLUGINS = "PERMALIGN_PLUGINS"
@@ -40,6 +40,7 @@ def _with_hyphens(name: str) -> str:
 
 app = typer.Typer(
     name="permalign",
+    cls=OneLineErrors,
     context_settings={"token_normalize_func": _with_hyphens},
     help="Sequence transduction with exact latent reorderings.\n\n\b\n"
     "Exit codes: 0 success, 1 an error that the message explains, 2 wrong usage, 130 interrupted.",

@@ -4,9 +4,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from errno import EROFS
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from permalign.cli.printing import echo, printable
 from permalign.errors import PermalignError, UsageError
@@ -36,6 +39,46 @@ OPTIONAL_MODULES = frozenset(
     ]
 )
 """The modules that come with an extra of the command line; if another one is missing, something is broken."""
+
+
+WrongUsage: Any = typer.BadParameter.__mro__[1]
+"""The exception of click for wrong usage; depending on its version, Typer imports click or has a copy of it."""
+
+
+class OneLineErrors(TyperGroup):
+    """A group of commands that reports wrong usage in one line, as every other error, where click prints three."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        with _report_wrong_usage():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        with _report_wrong_usage():
+            return super().invoke(*args, **kwargs)
+
+
+@contextmanager
+def _report_wrong_usage() -> Iterator[None]:
+    try:
+        yield
+    except WrongUsage as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # no error: it prints the help
+            raise
+        echo(f"permalign: {_describe_usage_error(error)}", err=True)
+        raise typer.Exit(error.exit_code) from None
+
+
+def _describe_usage_error(error: Any) -> str:
+    """The message of an error in one line, with a pointer to the help if click found the error and not a command."""
+    if type(error) is typer.BadParameter and error.param is None and error.param_hint is None:
+        return " ".join(str(error.message).split())
+    message = " ".join(error.format_message().replace("Value error, ", "").split())
+    if possibilities := getattr(error, "possibilities", None):  # of an option that does not exist
+        nearest = get_close_matches(error.option_name, possibilities, n=1)
+        message = f"{error.message}; did you mean {nearest[0]}?" if nearest else error.message
+    end = "" if message.endswith((".", "?")) else "."
+    pointer = f" See {error.ctx.command_path} --help." if error.ctx is not None else ""
+    return f"{message[:1].lower()}{message[1:]}{end}{pointer}"
 
 
 @contextmanager
