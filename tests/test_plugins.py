@@ -54,67 +54,91 @@ def registered():
     del REORDERERS.registered["strong"]
 
 
+BLOCKS = blocks_of(ROOT / "docs" / "how-to" / "plugins.md")
+
+
 @pytest.fixture(scope="module")
-def package(tmp_path_factory):
-    """The package of the how-to page, installed into a folder of its own, beside the other files of the page."""
-    folder, project = tmp_path_factory.mktemp("work"), tmp_path_factory.mktemp("project")
-    for block in blocks_of(ROOT / "docs" / "how-to" / "plugins.md"):
-        if block.file:
-            place = project if block.file in ("permalign_reverse.py", "pyproject.toml") else folder
-            (place / block.file).write_text(block.body, "utf-8")
-    installed = folder / "installed"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-    ]
-    subprocess.run([*pip, "--target", installed, project], check=True, capture_output=True)
+def packages(tmp_path_factory):
+    """The two packages of the how-to page, installed into a folder, beside the other files of the page."""
+    folder, modules = tmp_path_factory.mktemp("work"), []
+    for block in BLOCKS:
+        if block.language == "python":
+            modules.append(block)
+        elif block.file == "pyproject.toml":
+            project = tmp_path_factory.mktemp("project")
+            (project / block.file).write_text(block.body, "utf-8")
+            (project / modules[-1].file).write_text(modules[-1].body, "utf-8")
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+            command += ["--no-index", "--target", str(folder / "installed"), str(project)]
+            subprocess.run(command, check=True, capture_output=True)
+        elif block.file:
+            (folder / block.file).write_text(block.body, "utf-8")
     return folder
 
 
-def run(folder, *arguments, installed=True):
-    """Run a command in a folder, with or without the package."""
+def run(folder, *arguments, installed=True, text="! a b c\n"):
+    """Run a command in a folder, with or without the packages."""
     path = [str(ROOT / "src"), *([str(folder / "installed")] if installed else [])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", "from permalign.cli import main; main()", *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, input="! a b c\n"
-    )
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, input=text)
 
 
-def test_an_installed_plugin_is_trained_loaded_and_named_when_it_is_missing(package):
-    done = run(package, "train", "reverse.yaml", "--run", "runs/reverse")
-    assert done.returncode == 0, done.stderr
-    config = json.loads((package / "runs" / "reverse" / "model" / "config.json").read_text())
-    head = config["options"]["head"]
-    options = config["options"]["reorderer"]["keep"], head["init_scale"], head["encoder"]["weight"]
-    assert options == (1, 0.5, 0.1)
-    assert config["plugins"][0] == {"part": "reorderer", "name": "reverse", "module": "permalign_reverse"} | {
-        "package": "permalign-reverse",
-        "version": "0.1.0",
-    }
-    assert {plugin["part"] for plugin in config["plugins"]} == {"reorderer", "head", "encoder"}
-    records = (package / "runs" / "reverse" / "metrics.jsonl").read_text().splitlines()
-    assert "first_word" in json.loads(records[-1])
-    done = run(package, "predict", "runs/reverse")
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 4
-    done = run(package, "evaluate", "runs/reverse", "--split", "iid/dev", "--metric", "first_word")
-    assert done.returncode == 0, done.stderr
-    assert "FIRST_WORD" in done.stdout
+def test_the_first_package_of_the_page_has_one_part_in_about_twenty_lines():
+    first = next(block for block in BLOCKS if block.language == "python")
+    assert sum(bool(line.strip()) for line in first.body.splitlines()) <= 20
+    assert first.body.count("class Options") == 1
 
-    done = run(package, "predict", "runs/reverse", installed=False)
+
+def test_the_package_of_twenty_lines_does_what_the_page_says(packages):
+    shown = next(block.body for block in BLOCKS if "$ pip install" in block.body)
+    assert "$ permalign train reverse.yaml --run runs/reverse\n" in shown
+    done = run(packages, "train", "reverse.yaml", "--run", "runs/reverse")
+    assert done.returncode == 0, done.stderr
+    config = json.loads((packages / "runs" / "reverse" / "model" / "config.json").read_text())
+    assert config["options"]["reorderer"]["keep"] == 1
+    assert config["plugins"] == [
+        {"part": "reorderer", "name": "reverse", "module": "permalign_reverse"}
+        | {"package": "permalign-reverse", "version": "0.1.0"}
+    ]
+    done = run(packages, "predict", "runs/reverse", text="a white house\n")
+    assert done.returncode == 0, done.stderr
+    assert f'$ echo "a white house" | permalign predict runs/reverse\n{done.stdout}' in shown
+
+    done = run(packages, "predict", "runs/reverse", installed=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "needs the reorderer 'reverse' of the package permalign-reverse" in done.stderr
     assert "pip install permalign-reverse." in done.stderr
     assert done.stderr.count("\n") == 1
-    done = run(package, "train", "reverse.yaml", "--run", "runs/other", installed=False)
+    done = run(packages, "train", "reverse.yaml", "--run", "runs/other", installed=False)
     assert "unknown reorderer 'reverse'" in done.stderr
+
+
+def test_parts_of_several_installed_packages_are_trained_and_loaded_together(packages):
+    reverse = "model.reorderer={kind: reverse, keep: 1}"
+    done = run(packages, "train", "mirror.yaml", "--run", "runs/mirror", "--set", reverse)
+    assert done.returncode == 0, done.stderr
+    config = json.loads((packages / "runs" / "mirror" / "model" / "config.json").read_text())
+    head = config["options"]["head"]
+    options = config["options"]["reorderer"]["keep"], head["init_scale"], head["encoder"]["weight"]
+    assert options == (1, 0.5, 0.1)
+    assert {(plugin["part"], plugin["package"]) for plugin in config["plugins"]} == {
+        ("reorderer", "permalign-reverse"),
+        ("head", "permalign-mirror"),
+        ("encoder", "permalign-mirror"),
+    }
+    records = (packages / "runs" / "mirror" / "metrics.jsonl").read_text().splitlines()
+    assert "first_word" in json.loads(records[-1])
+    done = run(packages, "predict", "runs/mirror")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.split()) == 4
+    done = run(packages, "evaluate", "runs/mirror", "--split", "iid/dev", "--metric", "first_word")
+    assert done.returncode == 0, done.stderr
+    assert "FIRST_WORD" in done.stdout
+    done = run(packages, "predict", "runs/mirror", installed=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install permalign-" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("noun", REGISTRIES)
