@@ -3,10 +3,17 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from secrets import token_hex
 from typing import Any
 
 from permalign.errors import PermalignError
+from permalign.files import write_text
 from permalign.training.run_directory import RunDirectory
+
+Options = dict[str, str | int | float | bool]
+
+RUN_ID = "run-id"
+"""The file with the identifier of a run at a tracker, in that tracker's folder of the run."""
 
 
 def require_installed(names: Sequence[str]) -> None:
@@ -29,6 +36,8 @@ def start_trackers(
 ) -> list[Any]:
     """Start trackers, which write into the folder of the run unless the environment names a server.
 
+    A run that is resumed is logged to the same run of W&B and MLflow, whose identifier is in its folder.
+
     Args:
         names: ``tensorboard``, ``wandb`` or ``mlflow``.
         run: the folder of the run.
@@ -41,51 +50,71 @@ def start_trackers(
     trackers = []
     for name in names:
         try:
-            tracker = _STARTERS[name](run, step)
-            tracker.start()
-            if name != "tensorboard":
-                tracker.store_init_configuration(_flat(options))
+            trackers.append(_STARTERS[name](run, step, _flat(options)))
         except Exception as error:  # each tracker has its own errors, of networks, files and accounts
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise PermalignError(f"training.trackers: {name} cannot be started: {reason}") from error
-        trackers.append(tracker)
     return trackers
 
 
-def _tensorboard(run: RunDirectory, step: int) -> Any:
+def _tensorboard(run: RunDirectory, step: int, options: Options) -> Any:
     from accelerate.tracking import TensorBoardTracker
 
-    return TensorBoardTracker(run.events.name, run.path, purge_step=step + 1)
+    tracker = TensorBoardTracker(run.events.name, run.path, purge_step=step + 1)
+    tracker.start()
+    return tracker
 
 
-def _wandb(run: RunDirectory, step: int) -> Any:
+def _wandb(run: RunDirectory, step: int, options: Options) -> Any:
     from accelerate.tracking import WandBTracker
 
     mode = os.environ.get("WANDB_MODE", "offline")
-    return WandBTracker("permalign", name=run.path.name, dir=run.path, mode=mode, resume="allow")
+    id_file = run.path / "wandb" / RUN_ID
+    if not id_file.exists():
+        id_file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(id_file, os.environ.get("WANDB_RUN_ID") or token_hex(4))
+    tracker = WandBTracker(
+        "permalign",
+        name=run.path.name,
+        dir=run.path,
+        mode=mode,
+        id=id_file.read_text(encoding="utf-8"),
+        resume=None if mode == "offline" else "allow",  # offline, there is no server that could be asked
+    )
+    tracker.start()
+    tracker.store_init_configuration(options)
+    return tracker
 
 
-def _mlflow(run: RunDirectory, step: int) -> Any:
+def _mlflow(run: RunDirectory, step: int, options: Options) -> Any:
     import mlflow
     from accelerate.tracking import MLflowTracker
 
     folder = (run.path / "mlflow").absolute()
+    folder.mkdir(parents=True, exist_ok=True)
     if "MLFLOW_TRACKING_URI" not in os.environ:
-        folder.mkdir(parents=True, exist_ok=True)
         mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-    return MLflowTracker("permalign", logging_dir=(folder / "artifacts").as_uri(), run_name=run.path.name)
+    id_file = folder / RUN_ID
+    run_id = id_file.read_text(encoding="utf-8") if id_file.exists() else None
+    artifacts = (folder / "artifacts").as_uri()
+    tracker = MLflowTracker("permalign", logging_dir=artifacts, run_id=run_id, run_name=run.path.name)
+    tracker.start()
+    if run_id is None:  # MLflow does not let anybody store options twice
+        tracker.store_init_configuration(options)
+        write_text(id_file, tracker.active_run.info.run_id)
+    return tracker
 
 
-_STARTERS: dict[str, Callable[[RunDirectory, int], Any]] = {
+_STARTERS: dict[str, Callable[[RunDirectory, int, Options], Any]] = {
     "tensorboard": _tensorboard,
     "wandb": _wandb,
     "mlflow": _mlflow,
 }
 
 
-def _flat(options: Mapping[str, Any], prefix: str = "") -> dict[str, str | int | float | bool]:
+def _flat(options: Mapping[str, Any], prefix: str = "") -> Options:
     """Nested options by their full names; trackers take plain values only."""
-    flat: dict[str, str | int | float | bool] = {}
+    flat: Options = {}
     for name, value in options.items():
         if isinstance(value, Mapping):
             flat |= _flat(value, f"{prefix}{name}.")
