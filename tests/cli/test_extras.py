@@ -17,6 +17,7 @@ COMMANDS = {
     "align dates --file three.csv": "training",
     "average dates scan-sp --out averaged": "training",
     "compare dates scan-sp --split iid/test": "training",
+    "data fetch geobase": "training",
     "demo": "training",
     "ensemble dates scan-sp --out both": "training",
     "evaluate dates": "training",

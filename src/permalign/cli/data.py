@@ -138,8 +138,8 @@ def stats(task: Task) -> None:
 
 @app.command(
     help=_help(
-        "Download datasets to the data folder, and verify their checksums. An interrupted download is resumed where it "
-        "stopped.",
+        "Download datasets to the data folder, and verify their checksums. A download that fails is tried again; files "
+        "that are there already are only verified.",
         "fetch en-ja",
         "fetch geoquery geobase --data-dir data",
     )
@@ -152,6 +152,8 @@ def fetch(
     data_dir: DataDir = None,
 ) -> None:
     """Download datasets, and print the paths of their files."""
+    import pooch  # noqa: F401 - if it is missing, this is said before anything else
+
     for download in [find_download(name) for name in names]:
         echo(f"Licence of {download.name}: {download.licence}.", err=True)
         with _progress_bar(download) as progress:

@@ -26,6 +26,7 @@ OPTIONAL_MODULES = frozenset(
         "huggingface_hub",
         "matplotlib",
         "optuna",
+        "pooch",
         "pydantic",
         "pydantic_core",
         "rich",
