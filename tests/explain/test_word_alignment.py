@@ -95,11 +95,36 @@ def test_the_command_writes_pharaoh_and_names_bad_lines(tmp_path):
     first, second = result.stdout.splitlines()
     assert first.startswith(("0-0:", "1-0:"))
     assert second == ""
-    assert "line 2: no alignment" in result.stderr
+    assert "pairs.tsv, example 2: no alignment" in result.stderr
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text("a b\tB A\na\tA B C D\n")
+    result = CliRunner().invoke(app, ["align", str(tmp_path / "model"), "--file", str(pairs), "--posteriors"])
+    assert result.stdout.splitlines() == [first, second]
+    assert "pairs.txt, line 2: no alignment" in result.stderr
     pairs.write_text("no tab\n")
     result = CliRunner().invoke(app, ["align", str(tmp_path / "model"), "--file", str(pairs)])
     assert result.exit_code == 1
     assert "expected a sentence, a tab and an output" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "columns"),
+    [
+        ({"pairs.tsv": "source\ttarget\na b\tB A\n"}, []),
+        ({"pairs.csv": "question,answer\na b,B A\n"}, []),
+        ({"pairs.jsonl": '{"x": "a b", "y": "B A"}\n'}, ["--source-column", "x", "--target-column", "y"]),
+        ({"a.en": "a b\n", "a.de": "B A\n"}, []),
+    ],
+)
+def test_the_command_reads_what_the_other_commands_read(tmp_path, files, columns):
+    make("none", "segments").save_pretrained(tmp_path / "model")
+    arguments = ["align", str(tmp_path / "model"), *columns]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+        arguments += ["--file", str(tmp_path / name)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 1
 
 
 def test_pharaoh_counts_from_zero():

@@ -277,3 +277,35 @@ def test_runs_in_a_folder_of_data_are_not_data(write, tmp_path):
     (tmp_path / "runs/mine/config.yaml").write_text("seed: 0\n", encoding="utf-8")
     (tmp_path / "runs/mine/predictions/dev.jsonl").write_text("{}\n", encoding="utf-8")
     assert UserData(tmp_path).splits == ("iid/train", "iid/dev")
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "has_header"),
+    [
+        ("measurement\tnormalised", "two feet\t2 ft", True),
+        ("Datum\tiso-date", "12. Mai 2021\t2021-05-12", True),
+        ("walk\twalked", "talk\ttalked", False),
+        ("two feet\t2 ft", "three feet\t3 ft", False),
+    ],
+)
+def test_an_unusual_header_is_recognised_where_no_other_line_has_plain_words(
+    tmp_path, header, row, has_header
+):
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"{header}\n" + f"{row}\n" * 20)
+    task = UserData(path)
+    assert sum(len(task.examples(split)) for split in task.splits) == 20 + (not has_header)
+    note = "there is no header with source and target, so line 1 is an example too."
+    assert (note in task.notes[0]) is not has_header
+    hint = " If it is a header, use --source-column walk --target-column walked."
+    assert (hint in task.notes[0]) == header.startswith("walk")
+    path.write_text(f"{header}\n{row}\n")
+    assert note in UserData(path).notes[0]  # one other line is too few to tell
+
+
+def test_a_missing_file_is_compared_with_those_that_there_are(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("a b\tB A\n" * 20)
+    with pytest.raises(DataError, match=r"pars\.tsv: there is no such file\. Did you mean .*/pairs\.tsv\?"):
+        UserData(tmp_path / "pars.tsv").examples("iid/train")
+    with pytest.raises(DataError, match=r"there is no such file\.$"):
+        UserData(tmp_path / "other.tsv").examples("iid/train")

@@ -9,7 +9,10 @@ from permalign.cli.error_messages import report_errors
 from permalign.cli.evaluate import Checkpoint, Device
 from permalign.cli.formatting import with_examples
 from permalign.cli.printing import echo
+from permalign.cli.run_arguments import SourceColumn, TargetColumn
 from permalign.errors import DataError, PermalignError
+from permalign.tasks.record_files import is_record_file
+from permalign.tasks.whole_file import WholeFile
 
 HELP = with_examples(
     "Print the word alignment of every pair of a file in Pharaoh format, one line per pair: `0-0 2-1` says that the "
@@ -18,6 +21,7 @@ HELP = with_examples(
     "output word without a link was written by no source word. The line of a pair that the model cannot write is "
     "empty, and a message says why.",
     "align runs/soft --file pairs.tsv > pairs.align",
+    "align runs/soft --file pairs.csv --source-column english --target-column german",
     "align runs/soft --file pairs.tsv --posteriors",
 )
 
@@ -26,13 +30,17 @@ HELP = with_examples(
 def align(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run or of a model.")],
     file: Annotated[
-        Path,
+        list[str],
         typer.Option(
             "--file",
-            metavar="FILE",
-            help="Text file with one pair per line: the sentence, a tab, and the output; tokens separated by spaces.",
+            metavar="DATA",
+            help="Pairs of sentences and outputs: a .tsv, .csv or .jsonl file (also .gz), a folder, or hf:NAME; given "
+            "twice, aligned files of sentences and outputs. In other files, every line is a sentence, a tab, and an "
+            "output.",
         ),
     ],
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
     posteriors: Annotated[
         bool, typer.Option("--posteriors", help="Append the probability of each link: `0-0:0.9812`.")
     ] = False,
@@ -43,24 +51,39 @@ def align(
     from permalign.cli.predict import open_model
     from permalign.explain.word_alignment import align as align_pair
 
-    pairs = _read_pairs(file)
+    columns = {"source_column": source_column, "target_column": target_column}
+    pairs = _read_pairs(file, {name: value for name, value in columns.items() if value is not None})
     model, _, _ = open_model(run, checkpoint, None, device)
-    for number, (source, target) in enumerate(pairs, start=1):
+    for place, source, target in pairs:
         try:
             alignment = align_pair(model, source, target)
         except ValueError as error:
             raise PermalignError(str(error)) from None
         if alignment.problem is not None:
-            typer.echo(f"{file}, line {number}: no alignment: {alignment.problem}", err=True)
+            echo(f"{' '.join(file)}, {place}: no alignment: {alignment.problem}", err=True)
         echo(alignment.pharaoh(posteriors))
 
 
-def _read_pairs(file: Path) -> list[tuple[str, str]]:
-    """The pairs of a file of lines with tabs.
+def _read_pairs(arguments: list[str], columns: dict[str, str]) -> list[tuple[str, str, str]]:
+    """The place, the source and the target of every pair.
 
     Raises:
-        DataError: the file cannot be read, or a line has no tab.
+        DataError: the data cannot be read, or a line has no tab.
     """
+    path = Path(arguments[0])
+    if len(arguments) == 1 and path.exists() and not path.is_dir() and not is_record_file(path):
+        return _read_lines(path)
+    task = WholeFile(arguments, "exact_match", **columns)
+    for note in task.notes:
+        echo(f"note: {note}", err=True)
+    examples = task.examples(task.splits[0])
+    return [
+        (f"example {example.id}", " ".join(example.source), " ".join(example.target)) for example in examples
+    ]
+
+
+def _read_lines(file: Path) -> list[tuple[str, str, str]]:
+    """The pairs of a file of lines with tabs."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -72,5 +95,5 @@ def _read_pairs(file: Path) -> list[tuple[str, str]]:
         source, tab, target = line.partition("\t")
         if not tab:
             raise DataError("expected a sentence, a tab and an output.", file, number)
-        pairs.append((source, target.partition("\t")[0]))
+        pairs.append((f"line {number}", source, target.partition("\t")[0]))
     return pairs

@@ -160,6 +160,8 @@ def evaluate(
         raise typer.BadParameter("use either --file with its columns, or --split and --set.")
     if file:
         split = [trained_run.use_file(file, **given)]
+        for note in trained_run.task.notes:
+            echo(f"note: {note}", err=True)
     splits = list(dict.fromkeys(split or [trained_run.test_split]))
     for name in splits:
         trained_run.require_split(name)

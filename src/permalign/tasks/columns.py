@@ -60,6 +60,10 @@ LANGUAGES = frozenset(
 _KNOWN = frozenset({name for pair in PAIRS for name in pair} | {*OTHER_NAMES})
 
 
+MIN_OTHER_LINES = 10
+"""The number of lines from which an unusual header is recognised by how it differs from them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The names of the columns that make up the source and the target.
@@ -103,6 +107,26 @@ def looks_like_header(cells: Sequence[str], given: Iterable[str | None]) -> bool
         return any(name in names for name in wanted) and not are_numbers(",".join(wanted))
     lower = [name.lower() for name in names]
     return len(set(lower)) == len(lower) and all(name in _KNOWN or name in LANGUAGES for name in lower)
+
+
+def stands_out(cells: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+    """Whether the first line of a file holds names of columns, because only its cells are plain words.
+
+    Where the cells of all other lines are sentences, numbers or formulas, a line of single words is no example. Where
+    they are words themselves, as in a list of inflected forms, this cannot be told.
+
+    >>> rows = [["12 March 2021", "2021-03-12"]] * 20
+    >>> stands_out(["date", "iso"], rows), stands_out(["date", "iso"], [*rows, ["yesterday", "?"]])
+    (True, False)
+    """
+    if len(others) < MIN_OTHER_LINES or not all(map(is_plain_word, cells)):
+        return False
+    return not any(is_plain_word(cell) for row in others for cell in row)
+
+
+def is_plain_word(cell: str) -> bool:
+    """Whether a cell could be the name of a column: one word without punctuation, except for hyphens."""
+    return cell.strip().replace("-", "_").isidentifier()
 
 
 def choose_columns(record: Mapping[str, object], source: str | None, target: str | None) -> Columns:

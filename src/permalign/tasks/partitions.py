@@ -28,11 +28,19 @@ Partition = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class PartitionedExamples:
-    """All examples of a task, their partition under each condition, and notes on what was left out."""
+    """All examples of a task, their partition under each condition, and notes on what was left out.
+
+    Attributes:
+        examples: all examples.
+        partitions: the indices of the examples of each part, by condition.
+        notes: what a user should know about the examples and their partitions.
+        reading_notes: those of the notes that say how the examples were read, whatever their partitions.
+    """
 
     examples: Sequence[Example]
     partitions: Mapping[str, Partition]
     notes: tuple[str, ...] = ()
+    reading_notes: tuple[str, ...] = ()
 
     def part(self, split: str) -> list[Example]:
         """The examples of the split ``condition/part``."""

@@ -1,11 +1,11 @@
 """Read the examples of a user's file as records: TSV, CSV or JSON lines, each also compressed."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from permalign.errors import DataError
-from permalign.tasks.columns import are_numbers, looks_like_header
+from permalign.tasks.columns import are_numbers, is_plain_word, looks_like_header, stands_out
 from permalign.tasks.file_readers import Row, read_csv, read_table, read_text
 
 Record = dict[str, object]
@@ -43,20 +43,30 @@ def _read_tsv(path: Path, given: tuple[str | None, ...]) -> tuple[list[tuple[int
     rows = read_table(path, blank="skip").rows
     if not rows:
         raise DataError("the file is empty.", path, 1)
-    if looks_like_header(rows[0].columns, given):
+    names = rows[0].columns
+    unusual = not any(given) and stands_out(names, [row.columns for row in rows[1:]])
+    if unusual or looks_like_header(names, given):
         table = read_table(path, header=True, blank="skip")
         return [(row.number, _by_name(table.header, row)) for row in table.rows], []
-    names = tuple(str(number) for number in range(1, len(rows[0].columns) + 1))
     if any(given) and not are_numbers(*given):
         columns = " and ".join(name for name in given if name)
         raise DataError(
-            f"there is no column {columns} in the header (found: {', '.join(rows[0].columns)}). For a file without a "
+            f"there is no column {columns} in the header (found: {', '.join(names)}). For a file without a "
             "header, give the numbers of columns.",
             path,
             1,
         )
-    notes = [] if any(given) else ["there is no header with source and target, so line 1 is an example too."]
-    return [(row.number, _by_name(names, row)) for row in rows], notes
+    notes = [] if any(given) else [_note_without_header(names)]
+    numbers = tuple(str(number) for number in range(1, len(names) + 1))
+    return [(row.number, _by_name(numbers, row)) for row in rows], notes
+
+
+def _note_without_header(cells: Sequence[str]) -> str:
+    note = "there is no header with source and target, so line 1 is an example too."
+    if len(cells) != 2 or not all(map(is_plain_word, cells)):
+        return note
+    source, target = (cell.strip() for cell in cells)
+    return f"{note} If it is a header, use --source-column {source} --target-column {target}."
 
 
 def _by_name(names: tuple[str, ...], row: Row) -> Record:

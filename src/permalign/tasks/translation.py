@@ -130,7 +130,8 @@ class Aligned(PartitionedTask):
             seed=self._seed,
         )
         notes = self._notes(num_empty, num_wrong_length, len(examples))
-        return PartitionedExamples(examples, partitions, (*notes, describe_random_parts(partitions["iid"])))
+        all_notes = (*notes, describe_random_parts(partitions["iid"]))
+        return PartitionedExamples(examples, partitions, all_notes, reading_notes=notes)
 
     def _notes(self, num_empty: int, num_wrong_length: int, num_examples: int) -> tuple[str, ...]:
         if not num_empty and not num_wrong_length:

@@ -111,8 +111,9 @@ class UserData(PartitionedTask):
             notes.append(f"left out {num_empty:,} examples with an empty source or target.")
         if not examples:
             raise DataError("there are no examples.", self._path)
+        reading_notes = tuple(notes)
         if indices:
-            return PartitionedExamples(examples, *self._with_dev(indices, notes))
+            return PartitionedExamples(examples, *self._with_dev(indices, notes), reading_notes)
         partitions = partition_examples(
             examples,
             Path(self._path),
@@ -121,7 +122,8 @@ class UserData(PartitionedTask):
             max_train_length=self._max_train_length,
             seed=self._seed,
         )
-        return PartitionedExamples(examples, partitions, (*notes, describe_random_parts(partitions["iid"])))
+        notes.append(describe_random_parts(partitions["iid"]))
+        return PartitionedExamples(examples, partitions, tuple(notes), reading_notes)
 
     def _read(self) -> tuple[list[_RawPart], list[str]]:
         """Read all records, and notes on how they were read."""

@@ -31,6 +31,12 @@ class WholeFile(Task):
         """The only split, which is named after the data."""
         return (self._split,)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the data was read; its splits do not matter."""
+        assert isinstance(self._task, PartitionedTask)
+        return self._task.data.reading_notes
+
     def examples(self, split: str) -> Sequence[Example]:
         """All examples."""
         if split != self._split:
