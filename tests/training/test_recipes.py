@@ -12,6 +12,7 @@ from permalign.training.recipes import (
     fit_to_data,
     load_experiment_values,
     load_recipe,
+    load_recipe_values,
 )
 from permalign.training.setup import prepare
 from permalign.training.tokenization import choose_tokens
@@ -59,6 +60,27 @@ def test_every_recipe_can_be_trained_on_a_file(pairs, recipe):
     assert setup.total_steps(options, 1) == 3
     assert setup.skipped == 0
     assert any(line.startswith("end: after 3 steps, or ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "restarts"),
+    [
+        ("exact", [], 3),
+        ("labelled", ["model.head.embedding_dim=8"], 3),
+        ("ssnt", [], 1),
+        ("exact", ["training.restarts=1"], 1),
+        ("exact", ["training.restarts=2", "training.restart_steps=7"], 2),
+        ("exact", ["training.max_steps=20"], 1),
+    ],
+)
+def test_recipes_that_sum_over_all_orders_try_several_seeds(pairs, recipe, settings, restarts):
+    task = {"name": "own", "path": str(pairs)}
+    options, lines = load_recipe(recipe, task, settings)
+    assert options.training.restarts == restarts
+    assert any(line.startswith("seeds: 3 are tried for 100 steps") for line in lines) == (restarts == 3)
+    values, lines = load_recipe_values(recipe, task, restarts=False)
+    assert RunOptions.parse(values).training.restarts == 1
+    assert not any(line.startswith("seeds") for line in lines)
 
 
 def test_the_choice_is_explained_and_settings_have_the_last_word(pairs):

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -191,6 +192,24 @@ def test_the_best_of_several_seeds_is_trained(tmp_path):
     assert (run / "model" / "model.safetensors").read_bytes() == (
         alone / "model" / "model.safetensors"
     ).read_bytes()
+
+
+def test_short_runs_that_try_seeds_are_summed_up_in_one_line(tmp_path):
+    class Listening(Display):
+        said: ClassVar[list[str]] = []
+
+        def say(self, message):
+            self.said.append(message)
+
+    values = options(write_data(tmp_path), restarts=2, restart_steps=6, stages=[])
+    values["task"] = {**values["task"], "dev_size": 3}
+    train(values, tmp_path / "run", display=Listening())
+    said = Listening.said
+    assert [line.startswith("after 6 steps, dev is ") for line in said].count(True) == 1
+    assert said[0].startswith("after 6 steps, dev is ")
+    assert "with seed 0, " in said[0]
+    assert "training starts with seed " in said[0]
+    assert sum(line.startswith("note:") for line in said) == 1  # once, and not for every seed
 
 
 class Interrupting(Display):

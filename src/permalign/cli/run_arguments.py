@@ -47,7 +47,9 @@ SourceColumn = Annotated[str | None, typer.Option(metavar="NAME", help=SOURCE_CO
 TargetColumn = Annotated[str | None, typer.Option(metavar="NAME", help=TARGET_COLUMN_HELP)]
 
 
-def load_values(names: list[str], data: list[str], recipe: str | None, settings: list[str]) -> dict[str, Any]:
+def load_values(
+    names: list[str], data: list[str], recipe: str | None, settings: list[str], *, restarts: bool = True
+) -> dict[str, Any]:
     """The options of a run, without defaults; what was chosen from the data is printed on standard error.
 
     Args:
@@ -55,6 +57,7 @@ def load_values(names: list[str], data: list[str], recipe: str | None, settings:
         data: other data for the experiment.
         recipe: the kind of model for the user's own data; None to choose one.
         settings: changes to the options, ``OPTION=VALUE``.
+        restarts: whether a recipe may try several seeds.
     """
     from permalign.training.experiments import load_changed_values
     from permalign.training.recipes import load_experiment_values, load_recipe_values
@@ -69,7 +72,8 @@ def load_values(names: list[str], data: list[str], recipe: str | None, settings:
             f"{Path(names[0], 'config.yaml')}."
         )
     if not names or is_data(names[0]):
-        values, lines = load_recipe_values(recipe or "auto", describe_data([*names, *data]), settings)
+        described = describe_data([*names, *data])
+        values, lines = load_recipe_values(recipe or "auto", described, settings, restarts=restarts)
         return _explained(values, lines)
     if len(names) > 1:
         hint = f" To train it on {names[1]}, write --data {names[1]}." if is_data(names[1]) else ""

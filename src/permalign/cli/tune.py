@@ -92,7 +92,7 @@ def tune(
 
     names, data, settings, ranges = names or [], data or [], settings or [], ranges or []
     columns = column_settings(source_column, target_column)
-    values = load_values(names, data, recipe, [*columns, *settings])
+    values = load_values(names, data, recipe, [*columns, *settings], restarts=False)
     out = out or Path("runs", f"tune-{run_name(*names, *data, *([recipe] if recipe else []))}")
     given: list[tuple[str, str | None]] = [("--recipe", recipe), *(("--data", path) for path in data)]
     given += [("--source-column", source_column), ("--target-column", target_column)]

@@ -125,7 +125,7 @@ def _run_session(
     display: Display | None,
 ) -> Progress:
     if options.training.restarts > 1:
-        options = options.with_seed(_best_seed(options, run, display))
+        options = options.with_seed(_best_seed(options, run, accelerator, display))
         if accelerator.is_main_process:
             run.note(chosen_seed=options.seed)
         setup = prepare(options)
@@ -136,22 +136,21 @@ def _run_session(
         setup = prepare(options, pairs)
     display = display or default_display()
     session = Session(options, setup, run, accelerator, display)
-    if accelerator.is_main_process:
+    speaks = accelerator.is_main_process and not run.is_attempt
+    if speaks:
         for note in setup.task.notes:
             display.say(f"note: {note}")
-    if setup.skipped and accelerator.is_main_process:
+    if setup.skipped and speaks:
         display.say(
             f"skipped {setup.skipped} training examples whose targets are too long for {options.model.head.kind}"
         )
-    if setup.skipped_by_inverse and accelerator.is_main_process:
+    if setup.skipped_by_inverse and speaks:
         display.say(
             f"the inverse model skips {setup.skipped_by_inverse} examples whose sources are too long for their targets"
         )
     with session.track(display):
         loop.run(session)
-    if accelerator.is_main_process and (
-        warning := _chance_warning(session.progress, setup.metric, options.dev)
-    ):
+    if speaks and (warning := _chance_warning(session.progress, setup.metric, options.dev)):
         display.say(warning)
     return session.progress
 
@@ -186,7 +185,9 @@ def _chance_warning(progress: Progress, metric: str, dev: str) -> str | None:
     )
 
 
-def _best_seed(options: RunOptions, run: RunDirectory, display: Display | None) -> int:
+def _best_seed(
+    options: RunOptions, run: RunDirectory, accelerator: Accelerator, display: Display | None
+) -> int:
     """Train each seed for a few steps, as a run of its own, and return the best on dev; ties go to the lowest seed.
 
     The run itself then starts from the beginning with that seed. So all state is in the folders of the attempts, and an
@@ -198,4 +199,10 @@ def _best_seed(options: RunOptions, run: RunDirectory, display: Display | None) 
         exists = (folder / "config.yaml").exists()
         progress = resume(folder, display=display) if exists else train(attempt, folder, display=display)
         scores[attempt.seed] = -math.inf if progress.best is None else progress.best
-    return max(scores, key=lambda seed: (scores[seed], -seed))
+    best = max(scores, key=lambda seed: (scores[seed], -seed))
+    if accelerator.is_main_process:
+        listed = ", ".join(f"{score:.2f} with seed {seed}" for seed, score in scores.items())
+        (display or default_display()).say(
+            f"after {options.training.restart_steps} steps, dev is {listed}; training starts with seed {best}"
+        )
+    return best

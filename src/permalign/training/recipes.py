@@ -38,6 +38,17 @@ UPDATES = {"small": 3000, "large": 40_000}
 """About how many updates a run makes at most: that of a few thousand examples, and that of half a million."""
 
 
+RESTARTS = {"restarts": 3, "restart_steps": 100}
+"""The restarts of recipes that sum over all orders: some seeds end in a poor local optimum, which 100 steps show."""
+
+WITH_RESTARTS = ("exact", "labelled")
+
+_ABOUT_STEPS = tuple(
+    f"training.{option}" for option in ("max_steps", "restart", "recombine", "warmup_steps", "stages")
+)
+"""Settings after which nothing is decided about restarts."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """A recipe, and why it was chosen, as whole sentences."""
@@ -91,9 +102,9 @@ def load_recipe(
 
 
 def load_recipe_values(
-    recipe: str, task: Mapping[str, Any], settings: Iterable[str] = ()
+    recipe: str, task: Mapping[str, Any], settings: Iterable[str] = (), *, restarts: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
-    """The same as `load_recipe`, without the defaults of options."""
+    """The same as `load_recipe`, without the defaults of options, and without restarts where they are not wanted."""
     if recipe not in ("auto", *RECIPES):
         raise UsageError(unknown_name("recipe", recipe, ("auto", *RECIPES)))
     settings = list(settings)
@@ -109,6 +120,12 @@ def load_recipe_values(
         recipe = choice.recipe
         lines.append(f"recipe: {recipe}, because {choice.reason}")
     values = merged(merged(_read(recipe), fit_to_data(recipe, profile)), {**base, "text": text})
+    if restarts and recipe in WITH_RESTARTS and not any(map(_is_about_steps, settings)):
+        values = merged(values, {"training": RESTARTS})
+        lines.append(
+            f"seeds: {RESTARTS['restarts']} are tried for {RESTARTS['restart_steps']} steps, and the best on dev is "
+            "trained (--set training.restarts=1 trains one)."
+        )
     values = apply_settings(values, settings)
     return values, [*lines, _describe_end(RunOptions.parse(values))]
 
@@ -168,6 +185,10 @@ def _chooses_tokens(side: Mapping[str, Any]) -> bool:
 
 def _is_about_data(setting: str) -> bool:
     return setting.startswith(("task.", "train=", "dev=", "text.", "seed="))
+
+
+def _is_about_steps(setting: str) -> bool:
+    return setting.startswith(("training=", *_ABOUT_STEPS))
 
 
 def _training_examples(values: Mapping[str, Any]) -> Sequence[Example]:

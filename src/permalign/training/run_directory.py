@@ -90,6 +90,12 @@ class RunDirectory:
         self.predictions = self.path / "predictions"
         self.attempts = self.path / "attempts"
 
+    @property
+    def is_attempt(self) -> bool:
+        """Whether this is a short run inside another one, such as one that tries a seed."""
+        folder = self.path.parent
+        return folder.name == self.attempts.name and (folder.parent / ENVIRONMENT).is_file()
+
     def require_free(self, overwrite: bool = False) -> None:
         """Raise an error unless the folder is empty or contains a run that may be overwritten."""
         if not self.path.exists() or _is_empty(self.path):
