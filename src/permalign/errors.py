@@ -55,6 +55,21 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {kind} {excerpt(name)}{hint} Choose from: {', '.join(names)}."
 
 
+def similar_path(path: str | Path) -> str:
+    """A question whether a neighbour of a missing file or folder was meant; empty if no name is similar.
+
+    >>> similar_path("no-such-folder/pairs.tsv")
+    ''
+    """
+    path = Path(path)
+    try:
+        names = sorted(other.name for other in path.parent.iterdir())
+    except OSError:
+        return ""
+    nearest = get_close_matches(path.name, names, n=1, cutoff=0.8)
+    return f" Did you mean {path.with_name(nearest[0])}?" if nearest else ""
+
+
 def escape_control_characters(text: str) -> str:
     r"""A text whose control characters are written as Python writes them, except for line ends and tabs.
 

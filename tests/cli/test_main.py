@@ -1,6 +1,6 @@
 """The entry point: Ctrl-C before a command begins, and options spelled as in a config."""
 
-from errno import EROFS
+from errno import EACCES, EROFS
 
 import pytest
 import typer
@@ -44,6 +44,12 @@ def test_options_may_be_spelled_with_underscores_as_in_a_config(tmp_path):
             "permalign: runs/a: Read-only file system. Choose a folder that can be written to, with --run, --out or "
             "--output.",
         ),
+        (
+            OSError(EACCES, "Permission denied", "runs"),
+            "permalign: runs: Permission denied. Choose a folder that can be written to, with --run, --out or "
+            "--output.",
+        ),
+        (OSError(EACCES, "Permission denied", __file__), f"permalign: {__file__}: Permission denied"),
     ],
 )
 def test_missing_libraries_and_read_only_folders_are_one_line(error, message, monkeypatch, capsys):
@@ -105,3 +111,18 @@ def test_wrong_usage_is_one_line(arguments, message):
 def test_a_group_without_a_command_prints_its_help(arguments):
     done = CliRunner().invoke(app, arguments)
     assert done.output.startswith(f"Usage: {' '.join(['permalign', *arguments])} [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize(
+    "command", ["predict RUN", "explain RUN a", "evaluate RUN", "train --resume RUN", "train PAIRS"]
+)
+def test_a_misspelt_run_or_file_is_answered_by_the_most_similar_one(tmp_path, command):
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    (tmp_path / "pairs.tsv").touch()
+    run, pairs = tmp_path / "runs" / "frist", tmp_path / "pars.tsv"
+    words = [{"RUN": str(run), "PAIRS": str(pairs)}.get(word, word) for word in command.split()]
+    done = CliRunner().invoke(app, words)
+    meant = tmp_path / "pairs.tsv" if "PAIRS" in command else tmp_path / "runs" / "first"
+    assert done.exit_code == 1
+    assert f"Did you mean {meant}?" in done.stderr
+    assert done.stderr.count("\n") == 1

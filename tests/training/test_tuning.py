@@ -3,7 +3,7 @@ import pytest
 import yaml
 from tests.training.small_run import options, write_data
 
-from permalign.errors import ConfigError
+from permalign.errors import ConfigError, PermalignError
 from permalign.options.run import RunOptions
 from permalign.training.experiments import load_experiment
 from permalign.training.recipes import RECIPES, load_recipe_values
@@ -52,6 +52,14 @@ def test_an_interrupted_trial_does_not_count(config, tmp_path, monkeypatch):
     best.unlink()
     tune(config, tmp_path / "tune", ranges=ranges, trials=1)
     assert best.exists()
+
+
+def test_a_search_ends_if_all_its_first_trials_fail(tmp_path):
+    values = options(write_data(tmp_path), max_steps=4, evaluate_every=2, stages=[])
+    values = {**values, "dev": "len/dev"}
+    with pytest.raises(PermalignError, match=r"no trial finished, and the last 3 failed, .*len/dev"):
+        tune(values, tmp_path / "tune", ranges=["training.learning_rate=1e-3:1e-1:log"], trials=50)
+    assert len(list((tmp_path / "tune").glob("trial-*"))) <= 3
 
 
 def test_errors_of_optuna_are_explained(config, tmp_path):

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from errno import EROFS
+from errno import EACCES, EROFS
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -116,9 +117,16 @@ def report_errors(extra: str = "training") -> Iterator[None]:
         raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
         _discard_pending_output()
-        hint = NOT_WRITABLE if error.errno == EROFS else ""
+        hint = NOT_WRITABLE if _could_not_be_written(error) else ""
         echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}{hint}", err=True)
         raise typer.Exit(1) from None
+
+
+def _could_not_be_written(error: OSError) -> bool:
+    """Whether a file or folder could not be made; one that is there may also have been forbidden to read."""
+    if error.errno == EACCES and isinstance(error.filename, str | Path):
+        return not Path(error.filename).is_file()
+    return error.errno == EROFS
 
 
 def _discard_pending_output() -> None:

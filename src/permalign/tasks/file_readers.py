@@ -12,12 +12,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from permalign.errors import DataError
+from permalign.errors import DataError, similar_path
 
 MAXIMUM_LINE_BYTES = 1_000_000
 """The largest length of a line. A longer line is probably not a sentence, but a file whose line ends are lost."""
@@ -170,16 +169,6 @@ def _table(file: TextFile, rows: list[Row], columns: int | None, kind: str, head
     return Table(file.path, names, rows, file.skipped)
 
 
-def _similar_file(path: Path) -> str:
-    """A question whether the file beside a missing one was meant whose name is most similar; empty if there is none."""
-    try:
-        names = sorted(other.name for other in path.parent.iterdir() if other.is_file())
-    except OSError:
-        return ""
-    nearest = get_close_matches(path.name, names, n=1, cutoff=0.8)
-    return f" Did you mean {path.with_name(nearest[0])}?" if nearest else ""
-
-
 def _lines(path: Path) -> Iterator[Line]:
     try:
         with _open(path) as stream:
@@ -188,7 +177,7 @@ def _lines(path: Path) -> Iterator[Line]:
                 number += 1
                 yield Line(number, decode_line(raw.removesuffix(b"\n"), path, number))
     except FileNotFoundError:
-        raise DataError(f"there is no such file.{_similar_file(path)}", path) from None
+        raise DataError(f"there is no such file.{similar_path(path)}", path) from None
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"cannot be read ({reason}).", path) from error

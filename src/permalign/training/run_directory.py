@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from permalign import __version__
-from permalign.errors import DataError, PermalignError
+from permalign.errors import DataError, PermalignError, similar_path
 from permalign.evaluation import Report, write_predictions
 from permalign.files import (
     PARTIAL,
@@ -96,6 +96,9 @@ class RunDirectory:
         folder = self.path.parent
         return folder.name == self.attempts.name and (folder.parent / ENVIRONMENT).is_file()
 
+    def _similar(self) -> str:
+        return "" if self.path.exists() else similar_path(self.path)
+
     def require_free(self, overwrite: bool = False) -> None:
         """Raise an error unless the folder is empty or contains a run that may be overwritten."""
         if not self.path.exists() or _is_empty(self.path):
@@ -157,7 +160,8 @@ class RunDirectory:
         """The options that the run was started with."""
         if not self.config.is_file():
             raise DataError(
-                "is not a run: it has no config.yaml. Start one with `permalign train`.", self.path
+                f"is not a run: it has no config.yaml. Start one with `permalign train`.{self._similar()}",
+                self.path,
             )
         require_plugins(self.facts().get("plugins"), self.path)
         return load_saved_options(self.config)

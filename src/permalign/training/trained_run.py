@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 
 from permalign import __version__
-from permalign.errors import DataError, PermalignError, UsageError, unknown_name
+from permalign.errors import DataError, PermalignError, UsageError, similar_path, unknown_name
 from permalign.evaluation import JudgedPrediction, Report, evaluate, read_predictions, write_predictions
 from permalign.evaluation.metrics import is_translation
 from permalign.evaluation.prediction_files import write_reference_and_output
@@ -46,7 +46,7 @@ def load_on_device(name: str | Path, device: str | None = None) -> Model:
         DataError: the name is a path that does not exist; in that case it is not looked up on the Hugging Face hub.
     """
     if looks_like_path(str(name)) and not Path(name).exists():
-        raise DataError("there is no such run or model.", name)
+        raise DataError(f"there is no such run or model.{similar_path(name)}", name)
     chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
     require_device(chosen)
     return load_model(name).to(chosen)

@@ -22,6 +22,8 @@ ENDED = (*COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL
 STOPPED = "stopped"
 """The user attribute of trials that were interrupted, which do not count."""
 STORAGE_ERRORS = (optuna.exceptions.OptunaError, SQLAlchemyError, ImportError)
+MAX_FAILURES = 3
+"""The number of trials after which a search ends in which all trials have failed."""
 UNPRUNED = 5
 """The number of trials before pruning starts."""
 
@@ -60,6 +62,7 @@ def tune(
     _require_known(values, space)
     folder, display = Path(folder), display or Display()
     folder.mkdir(parents=True, exist_ok=True)
+    errors: list[str] = []
     opened_study = _open_study(study or name, storage or f"sqlite:///{folder / 'study.db'}")
 
     def run(trial: optuna.Trial) -> float:
@@ -75,13 +78,14 @@ def tune(
             raise
         except PermalignError as error:
             display.say(f"trial {trial.number}: {error}")
+            errors.append(str(error))
             raise
         return progress.best if progress.best is not None else float("nan")
 
     def report_trial(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
         display.say(f"trial {trial.number}: {trial.state.name.lower()}, {trial.value}")
         _write_best(folder / BEST, values, study)
-        if _num_trials(study) >= trials:
+        if _num_trials(study) >= trials or _none_succeeds(study):
             study.stop()
 
     try:
@@ -92,6 +96,10 @@ def tune(
         raise ConfigError(str(error)) from None
     except STORAGE_ERRORS as error:
         raise PermalignError(f"the database of the study failed: {_first_line(error)}") from error
+    if errors and _none_succeeds(opened_study):
+        raise PermalignError(
+            f"no trial finished, and the last {len(errors)} failed, so the search ended: {errors[-1]}"
+        )
     return opened_study
 
 
@@ -135,6 +143,12 @@ def _suggest(space: Sequence[Range], trial: optuna.Trial) -> dict[str, Value]:
 def _num_trials(study: optuna.Study) -> int:
     """The number of trials that ended, without those that were interrupted."""
     return sum(STOPPED not in trial.user_attrs for trial in study.get_trials(states=ENDED))
+
+
+def _none_succeeds(study: optuna.Study) -> bool:
+    """Whether so many trials failed, and no other ended, that the fault is not that of the values they try."""
+    ended = [trial.state.name for trial in study.get_trials(states=ENDED) if STOPPED not in trial.user_attrs]
+    return len(ended) >= MAX_FAILURES and set(ended) == {"FAIL"}
 
 
 def _first_line(error: Exception) -> str:

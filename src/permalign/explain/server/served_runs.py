@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from filecmp import cmp
 from pathlib import Path
 
-from permalign.errors import DataError
+from permalign.errors import DataError, similar_path
 from permalign.explain.server.stored_predictions import choose_examples, find_prediction_files
 from permalign.models.base import Model
 from permalign.models.build_model import load_model
@@ -46,7 +46,9 @@ def load_from_folder(folder: Path) -> Model:
     """
     if not folder.is_dir():
         raise DataError(
-            "is not a folder; expected a folder that `permalign train` or save_pretrained wrote.", folder
+            "is not a folder; expected a folder that `permalign train` or save_pretrained wrote."
+            + similar_path(folder),
+            folder,
         )
     return load_model(folder)
 
