@@ -250,7 +250,7 @@ TWO_TRIALS = ("--trials", "2", "--range", "training.learning_rate=0.001:0.1:log"
         (("geoquery/ssnt", "--data", "dates.csv"), "tune-geoquery-ssnt-dates", "ssnt"),
     ],
 )
-def test_own_data_is_tuned_as_it_is_trained(permalign, tmp_path, arguments, folder, head):
+def test_own_data_is_tuned_as_it_is_trained(permalign, tmp_path, monkeypatch, arguments, folder, head):
     (tmp_path / "dates.csv").write_text(DATES.replace("date,iso", "when,written,iso").replace(" may", ",may"))
     columns = ("--source-column", "when,written", "--target-column", "iso")
     answer = permalign("tune", *arguments, *columns, *FEW_STEPS, *TWO_TRIALS)
@@ -261,7 +261,10 @@ def test_own_data_is_tuned_as_it_is_trained(permalign, tmp_path, arguments, fold
     assert best["model"]["head"]["kind"] == head
     assert best["task"]["source_column"] == "when,written"
     assert best["text"]["target"]["pre_tokenizer"] == "punctuation"
-    answer = permalign("train", answer.stdout.strip(), "--run", "runs/best")
+    assert best["task"]["path"] == str(tmp_path / "dates.csv")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    answer = permalign("train", f"../{answer.stdout.strip()}", "--run", "runs/best")
     assert answer.exit_code == 0, answer.stderr
 
 

@@ -137,7 +137,7 @@ class RunDirectory:
         known = {**environment(), "plugins": options.plugins(), **(facts or {})}
         write_text(self.path / ENVIRONMENT, json.dumps(known, indent=2) + "\n")
         values = options.model_dump(mode="json")
-        values["task"] = _with_absolute_paths(values["task"])
+        values["task"] = with_absolute_paths(values["task"])
         write_text(self.config, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def note(self, **facts: object) -> None:
@@ -269,7 +269,7 @@ class RunDirectory:
                 shutil.copyfile(best / DEV_PREDICTIONS, file)
 
 
-def _with_absolute_paths(task: Mapping[str, object]) -> dict[str, object]:
+def with_absolute_paths(task: Mapping[str, object]) -> dict[str, object]:
     """Make the paths in a task's options absolute, so that a run can be resumed and evaluated from any folder."""
     names = ("path", "source_file", "target_file", "data_dir")
     absolute = {

@@ -14,6 +14,7 @@ from permalign.options.run import RunOptions
 from permalign.training.experiments import SettingError, apply_settings, load_values, merged
 from permalign.training.launch import train
 from permalign.training.progress_display import Display
+from permalign.training.run_directory import with_absolute_paths
 from permalign.training.tuning_ranges import Range, Value, default_ranges
 
 BEST = "best.yaml"
@@ -196,5 +197,6 @@ def _write_best(path: Path, values: Mapping[str, object], study: optuna.Study) -
         return
     best = study.best_trial
     options = RunOptions.parse(_with_options(values, best.params)).model_dump(mode="json")
+    options["task"] = with_absolute_paths(options["task"])
     options["description"] = f"Best of {len(study.trials)} trials, {best.value} on dev."
     write_text(path, yaml.safe_dump(options, sort_keys=False, allow_unicode=True))
