@@ -43,7 +43,7 @@ def as_markdown(table: Table, results: dict[str, CellResult], settings: Sequence
         parts.append(_legend(table))
         parts += [_published(table, results)] if table.published else []
         parts += [_grid(table, results, metric) for metric in table.metrics]
-        parts += _significance(table, results)
+        parts += [_signatures(results), *_significance(table, results)]
     else:
         parts += _examples(table, results)
     parts += [_provenance(table, results, settings), _machines(results)]
@@ -145,6 +145,17 @@ def _group_mean(
     mean = sum(spread.mean for spread in spreads) / len(spreads)
     seeds = min(len(spread.values) for spread in spreads)
     return f"{mean:.1f}" if seeds == len(table.seeds) else f"{mean:.1f} ({seeds})"
+
+
+def _signatures(results: dict[str, CellResult]) -> str:
+    """How BLEU and chrF were computed, by sacreBLEU's own signatures; empty if the table has neither."""
+    found = {
+        f"{TITLES[metric]}: `{signature}`"
+        for result in results.values()
+        for evaluation in result.evaluations
+        for metric, signature in evaluation.get("signatures", {}).items()
+    }
+    return f"Signatures of sacreBLEU: {'; '.join(sorted(found))}." if found else ""
 
 
 def _significance(table: Table, results: dict[str, CellResult]) -> list[str]:
