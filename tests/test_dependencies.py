@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,26 @@ def test_ranges_begin_at_a_version_that_works(name, version):
         if part.operator == ">="
     ]
     assert specifier.version == version
+
+
+def test_everything_that_make_installs_is_pinned():
+    """Follows the requirements of all installed packages, as far as their markers apply here."""
+    pinned, reached = pins(), set()
+    waiting = [(canonicalize_name(requirement.name), requirement.extras) for requirement in requirements()]
+    while waiting:
+        name, extras = waiting.pop()
+        try:
+            lines = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue  # an extra that is not installed
+        reached.add(name)
+        for requirement in map(Requirement, lines):
+            applies = requirement.marker is None or any(
+                requirement.marker.evaluate({"extra": extra}) for extra in (extras or {""})
+            )
+            if applies and canonicalize_name(requirement.name) not in reached:
+                waiting.append((canonicalize_name(requirement.name), requirement.extras))
+    assert reached <= pinned.keys()
 
 
 def test_no_package_is_pinned_twice():
