@@ -70,8 +70,9 @@ release-check: $(READY)  ## everything that must hold before a release
 locked:  ## the virtual environment again, from constraints.lock: every file but torch's is compared with its hash
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement constraints.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement constraints.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(BIN)/python -m pip check
 	@touch $(READY)
 
 $(TOOLS):
