@@ -22,8 +22,9 @@ class SegmentsDecoder(Decoder):
     enters one past the last cell has written the whole output, so it is the score of END. All other tokens are written
     from ``entered[t]`` (k = 0) and ``grown[t,k]`` (0 < k < L) with log-probability ``A_tw + B_kw - log Z(t,k)``.
 
-    Rows are kept in `BeamSlots`, one for every k, so that all rows of a sentence share the ``A`` of its cells, and the
-    sum over cells is a matrix product.
+    Rows are kept in `BeamSlots`, one for every state, so that all rows of a sentence share the ``A`` of its cells, and
+    the sum over cells is a matrix product. There is one state for every k, or one for all k if the history is the whole
+    output.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class SegmentsDecoder(Decoder):
         self._slots = BeamSlots.one_each(batch, cells.device)
         state, cache = softmax.context.begin(1, cells.device)
         self._begin = state[:, None], tuple(tensor[:, None] for tensor in cache)  # (1, 1, ...)
-        # the states after the last k tokens, and their caches, (rows, k, ...); only k = 0 is used at first
-        self._steps = self._begin[0].expand(batch, longest, -1)
+        # the states after the last k tokens, and their caches, (rows, k, ...); only k = 0 is used at first. If the
+        # history is the whole output, all k have the same state, which is kept once
+        self._num_states = 1 if softmax.history == "output" else longest
+        self._steps = self._begin[0].expand(batch, self._num_states, -1)
         self._cache = tuple(
-            tensor.expand(batch, longest, *(-1,) * (tensor.dim() - 2)) for tensor in self._begin[1]
+            tensor.expand(batch, self._num_states, *(-1,) * (tensor.dim() - 2)) for tensor in self._begin[1]
         )
         self._first = cells.new_zeros(batch)  # what enters the first cell
         self._prepare(cells.new_full((batch, num_cells, longest), LOG_ZERO))
@@ -55,7 +58,7 @@ class SegmentsDecoder(Decoder):
     def scores(self) -> Float[Tensor, "rows vocab"]:
         """Return the log-probability of every prefix followed by each token, summed over cells and lengths."""
         totals = log_mixture(self._ready, self._cell_tokens, self._softmax.allowed)
-        totals += self._step_logits  # (sentence, slot and k, vocab)
+        totals += self._step_logits  # (sentence, slot and state, vocab)
         if self._copies is not None:
             totals = self._copies.add_to(totals, self._ready_to_copy)
         scores = self._slots.gather(self._split_slots(totals).logsumexp(2))
@@ -66,12 +69,12 @@ class SegmentsDecoder(Decoder):
     def extend(self, rows: Int[Tensor, " new"], tokens: Int[Tensor, " new"]) -> None:
         """Write one token in each of the chosen rows."""
         sentences, slots = self._slots.sentences[rows], self._slots.slots[rows]
-        ready = self._split_slots(self._ready)[sentences, slots]  # (rows, k, cell)
+        ready = self._ready_rows[rows].transpose(1, 2)  # (rows, k, cell)
         known = in_vocabulary(tokens, self._step_logits.shape[2])
         step_logits = self._split_slots(self._step_logits)[sentences, slots, :, known]
         grown = ready + self._cell_tokens.logits[sentences, :, known][:, None] + step_logits[..., None]
         if self._copies is not None:
-            grown = self._add_copies(grown, sentences, slots, tokens)
+            grown = self._add_copies(grown, rows, tokens)
         impossible = (tokens == END_ID)[:, None, None]
         grown = grown.clamp(min=LOG_ZERO).masked_fill(impossible, LOG_ZERO).transpose(1, 2)
         self._advance_context(rows, tokens)
@@ -80,12 +83,12 @@ class SegmentsDecoder(Decoder):
         self._prepare(grown)
 
     def _add_copies(
-        self, grown: Float[Tensor, "rows k n"], sentences: Tensor, slots: Tensor, tokens: Tensor
+        self, grown: Float[Tensor, "rows k n"], rows: Tensor, tokens: Tensor
     ) -> Float[Tensor, "rows k n"]:
         """Add the probability of copying one token in each row."""
         assert self._copies is not None
-        num_lengths = grown.shape[1]
-        to_copy = self._split_slots(self._ready_to_copy)[sentences, slots]
+        num_lengths, sentences = grown.shape[1], self._slots.sentences[rows]
+        to_copy = self._rows_ready_to_copy[rows].transpose(1, 2)
         added = self._copies.add_token(
             grown.flatten(0, 1),
             to_copy.flatten(0, 1),
@@ -104,7 +107,7 @@ class SegmentsDecoder(Decoder):
         num_rows = len(rows)
         if self._softmax.history == "output":
             state, after = context.advance(tuple(tensor[rows, 0] for tensor in self._cache), tokens)
-            self._steps = state[:, None].expand(-1, longest, -1)
+            self._steps = state[:, None]
             self._cache = tuple(tensor[:, None] for tensor in after)
             return
         steps, cache = self._begin[0].expand(num_rows, -1, -1), self._begin[1]
@@ -121,39 +124,43 @@ class SegmentsDecoder(Decoder):
 
     def _prepare(self, grown: Float[Tensor, "rows n sizes"]) -> None:
         """Let segments stop and cells be entered, and compute the weight of every cell and length of its segment."""
-        steps = self._slots.scatter(self._steps, 0.0).flatten(1, 2)  # (sentence, slot and k, hidden_size)
+        steps = self._slots.scatter(self._steps, 0.0).flatten(1, 2)  # (sentence, slot and state, hidden_size)
         steps = self._softmax.attention(steps, self._attended_source)
         self._step_logits = self._softmax.step_logits(steps)
         normaliser = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
         stop = self._cell_tokens.logits[..., END_ID, None] + self._step_logits[:, None, :, END_ID]
-        stop, writing = stop - normaliser, -normaliser  # (sentence, n, slot and k)
+        stop, writing = stop - normaliser, -normaliser  # (sentence, n, slot and state)
         copying = None
         if self._softmax.copy_gate is not None and self._copies is not None:
             keep, copying = self._softmax.copy_gate(self._cells, self._copies.shares(self._cells), steps)
             stop, writing = stop + keep, writing + keep
-        stop, writing = self._of_rows(stop), self._of_rows(writing)  # (rows, n, k)
+        stop, writing = self._of_rows(stop).expand_as(grown), self._of_rows(writing)  # (rows, n, k)
         sentences = self._slots.sentences
         ready, self._finished = enter_cells(grown, stop, self._first, self._lengths[sentences])
-        self._ready = self._by_slot(ready + writing)
+        self._ready_rows, self._ready = self._at_cells(ready + writing)
         if copying is not None:
-            self._ready_to_copy = self._by_slot(ready + self._of_rows(copying))
+            self._rows_ready_to_copy, self._ready_to_copy = self._at_cells(ready + self._of_rows(copying))
 
-    def _by_slot(self, ready: Float[Tensor, "rows n k"]) -> Float[Tensor, "sentence both n"]:
-        """Arrange the weights of cells with one row for every slot and every k; what is not a cell has none.
+    def _at_cells(
+        self, ready: Float[Tensor, "rows n k"]
+    ) -> tuple[Float[Tensor, "rows n k"], Float[Tensor, "sentence both n"]]:
+        """Return the weights of cells, and the same with one row for every slot and state; what is no cell has none.
 
-        So `log_mixture` sums over the cells of a sentence for all of these at once.
+        With the second, `log_mixture` sums over the cells of a sentence for all slots and states at once. Lengths that
+        have the same state are summed before.
         """
         is_cell = self._is_cell[self._slots.sentences][..., None]
-        by_slot = self._slots.scatter(torch.where(is_cell, ready, LOG_ZERO), LOG_ZERO)
-        return by_slot.transpose(2, 3).flatten(1, 2)
+        ready = torch.where(is_cell, ready, LOG_ZERO)
+        by_state = ready if self._num_states > 1 else ready.logsumexp(-1, keepdim=True)
+        return ready, self._slots.scatter(by_state, LOG_ZERO).transpose(2, 3).flatten(1, 2)
 
     def _split_slots(
         self, table: Float[Tensor, "sentence both rest"]
     ) -> Float[Tensor, "sentence slot k rest"]:
-        """Return a table whose second axis, slot and k, is split in two."""
+        """Return a table whose second axis, slot and state, is split in two."""
         split: Tensor = table.unflatten(1, (self._slots.num_slots, -1))
         return split
 
     def _of_rows(self, table: Float[Tensor, "sentence n both"]) -> Float[Tensor, "rows n sizes"]:
-        """Return what belongs to each row, from a table by sentence, cell, and slot and k."""
+        """Return what belongs to each row, from a table by sentence, cell, and slot and state."""
         return self._slots.gather(table.unflatten(2, (self._slots.num_slots, -1)).transpose(1, 2))
