@@ -26,8 +26,8 @@ def records():
 
 @pytest.fixture(scope="module")
 def results(records):
-    """The results of tables 2 and 3."""
-    return {name: summarize(get_table(name), records) for name in ("table2", "table3")}
+    """The results of tables 2 to 4."""
+    return {name: summarize(get_table(name), records) for name in ("table2", "table3", "table4")}
 
 
 def settings_of(page):
@@ -166,6 +166,18 @@ def test_the_summary_of_geoquery_reports_what_the_records_give(results):
         ["our best baseline", *baselines],
         *ours,
     ]
+
+
+@pytest.mark.parametrize("page", ["README.md", "results/README.md"])
+def test_translation_is_reported_as_the_records_give_it(results, page):
+    rows = rows_below((ROOT / page).read_text("utf-8"), "| English to Japanese, BLEU | ours | the paper |")
+    expected = []
+    for row in get_table("table4").rows:
+        result = results["table4"][f"{row.key}/en-ja-iid"]
+        if spread := result.spread("bleu"):
+            paper = "–" if result.cell.paper is None else f"{result.cell.paper:.1f}"
+            expected.append([row.title, f"{spread.mean:.1f}", paper])
+    assert rows == expected
 
 
 def best_baseline(results, column):
