@@ -30,6 +30,10 @@ class TestSsntWithMixtures(CopyContract, test_ssnt.TestWithEncoder):
     soft = True
 
 
+class TestSsntWhoseEndCellOnlyEnds(CopyContract, test_ssnt.TestEndCellThatOnlyEnds):
+    pass
+
+
 class TestSwanWithMixtures(CopyContract, test_swan.TestWholePrefix):
     soft = True
 

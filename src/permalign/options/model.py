@@ -198,6 +198,12 @@ class HeadOptions(PartOptions):
         description="whether the states of the output attend to the source (ssnt, segments); the SSNT of the ReMoto "
         "paper has states that depend on the output alone",
     )
+    words_at_end_cell: bool = Field(
+        True,
+        description="whether words may be written at the end cell, which follows the last source word and whose state "
+        "has seen the whole sentence; if false, the end cell only ends the output, and every word is aligned to a "
+        "source word (ssnt)",
+    )
     max_segment_length: PositiveInt = Field(
         4, description="maximum number of output words that one source word may generate (swan, segments)"
     )

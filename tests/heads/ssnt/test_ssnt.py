@@ -35,7 +35,10 @@ def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
             hidden = (head.emit_cells(cells[i]) + head.emit_steps(steps[j])).relu()
             emit[i, j] = head.emit(hidden)
             logits = head.word_scores.of_cells(cells[i]) + head.word_scores.of_steps(steps[j])
-            choices = [1, *range(END_ID + 1, head.vocab_size)] + ([END_ID] if i == n else [])
+            words = (
+                [1, *range(END_ID + 1, head.vocab_size)] if i < n or head.word_scores.words_at_last else []
+            )
+            choices = words + ([END_ID] if i == n else [])
             log_probs = torch.full_like(logits, -torch.inf)
             log_probs[choices] = logits[choices].log_softmax(0)
             write[i, j] = (1 - smoothing) * log_probs[tokens[j]]
@@ -86,6 +89,19 @@ class TestWithEncoder(MonotoneContract):
 class TestAttention(MonotoneContract):
     def head(self, **options):
         return super().head(**{"attention": True, "encoder": Neighbours(INPUT_SIZE, 6)} | options)
+
+
+class TestEndCellThatOnlyEnds(MonotoneContract):
+    def head(self, **options):
+        return super().head(**{"words_at_end_cell": False, "encoder": Neighbours(INPUT_SIZE, 6)} | options)
+
+    def test_every_word_is_written_at_a_source_cell(self):
+        states, lengths, target, target_lengths = self.batch()
+        for words_at_end_cell in (True, False):
+            head = self.build(words_at_end_cell=words_at_end_cell)
+            posteriors = head.alignment_posteriors(states, lengths, target, target_lengths)
+            at_end_cell = posteriors[torch.arange(len(lengths)), lengths]
+            assert bool(at_end_cell.any()) == words_at_end_cell
 
 
 def small_head(scale=1.0, dtype=torch.float64, **options):

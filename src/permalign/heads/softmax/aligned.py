@@ -17,18 +17,27 @@ class AlignedSoftmax(CellStepSoftmax):
     token is a product with that token's own weights, and the mean logit one with the mean weights: only the normaliser
     touches the whole vocabulary at every cell and step.
 
+    If the last cell writes nothing but END, END has probability one there, and all words are written at other cells.
+
     Args:
         cell_size: the size of the cells ``h_i``.
         step_size: the size of the steps ``s_j``.
         vocab_size: the size of the vocabulary, special tokens included.
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it; None
             for the whole vocabulary.
+        words_at_last: whether the last cell writes words as well as END.
     """
 
     def __init__(
-        self, cell_size: int, step_size: int, vocab_size: int, num_negatives: int | None = None
+        self,
+        cell_size: int,
+        step_size: int,
+        vocab_size: int,
+        num_negatives: int | None = None,
+        words_at_last: bool = True,
     ) -> None:
         super().__init__()
+        self.words_at_last = words_at_last
         never_written = [PADDING_ID, BEGIN_ID, END_ID]
         self._add_projections(cell_size, step_size, vocab_size, never_written, num_negatives)
 
@@ -63,11 +72,25 @@ class AlignedSoftmax(CellStepSoftmax):
         # the logits of the given tokens and of END, in one product
         logits = self._logits_of(cells, steps, torch.stack([tokens, torch.full_like(tokens, END_ID)]))
         end = logits[1][last]  # (batch, steps)
-        mixed = logits[0].masked_fill((tokens == END_ID)[:, None] & ~last[:, :, None], -torch.inf)
+        impossible = (tokens == END_ID)[:, None] & ~last[:, :, None]
+        if not self.words_at_last:
+            impossible = impossible | ((tokens != END_ID)[:, None] & last[:, :, None])
+        mixed = logits[0].masked_fill(impossible, -torch.inf)
         if smoothing:
             mean = self._mean_logits_with_end(cells, steps, end, last)
             mixed = (1 - smoothing) * mixed + smoothing * mean
-        return mixed - add_end_at_last(without_end, end, last)
+        return mixed - self.add_end(without_end, end, last)
+
+    def add_end(
+        self,
+        log_normaliser: Float[Tensor, "batch cells steps"],
+        end_logits: Float[Tensor, "batch steps"],
+        last: Bool[Tensor, "batch cells"],
+    ) -> Float[Tensor, "batch cells steps"]:
+        """Add END to the normaliser of words at the last cell of every sentence, or put it in their place."""
+        end = end_logits[:, None]
+        at_last = torch.logaddexp(log_normaliser, end) if self.words_at_last else end
+        return torch.where(last[:, :, None], at_last, log_normaliser)
 
     def _logits_of(self, cells: Tensor, steps: Tensor, tokens: Tensor) -> Tensor:
         """Return the logits ``(..., batch, cells, steps)`` of given tokens, from their own rows of weights."""
@@ -80,13 +103,5 @@ class AlignedSoftmax(CellStepSoftmax):
         """Return the mean logits ``(batch, cells, steps)`` of what can be written; at the last cell, END too."""
         count = self.allowed.to(cells).sum()
         mean = self.mean_logits(cells, steps)
-        return torch.where(last[:, :, None], (count * mean + end[:, None]) / (count + 1), mean)
-
-
-def add_end_at_last(
-    log_normaliser: Float[Tensor, "batch cells steps"],
-    end_logits: Float[Tensor, "batch steps"],
-    last: Bool[Tensor, "batch cells"],
-) -> Float[Tensor, "batch cells steps"]:
-    """Add END to the normaliser of all other tokens, at the last cell of every sentence."""
-    return torch.where(last[:, :, None], torch.logaddexp(log_normaliser, end_logits[:, None]), log_normaliser)
+        at_last = (count * mean + end[:, None]) / (count + 1) if self.words_at_last else end[:, None]
+        return torch.where(last[:, :, None], at_last, mean)

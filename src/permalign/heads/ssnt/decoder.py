@@ -11,7 +11,6 @@ from permalign.heads.beam_slots import BeamSlots
 from permalign.heads.copying import in_vocabulary
 from permalign.heads.log_recurrence import log_recurrence
 from permalign.heads.softmax.additive import Exponentials, additive_log_normaliser, log_mixture
-from permalign.heads.softmax.aligned import add_end_at_last
 from permalign.shapes import Bool, Float, Int
 from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import END_ID
@@ -55,8 +54,7 @@ class SsntDecoder(Decoder):
         """Return the log-probability of every prefix followed by each token, summed over the cells that emit it."""
         totals = log_mixture(self._ready, self._cell_tokens, self._head.word_scores.allowed)
         totals += self._step_logits  # (sentence, slot, vocab)
-        ready_to_end = self._ready.masked_fill(~self._last[:, None], 0.0).sum(-1)
-        totals[..., END_ID] = ready_to_end + self._end_logits
+        totals[..., END_ID] = self._ready_to_end + self._end_logits
         if self._copies is not None:
             totals = self._copies.add_to(totals, self._ready_to_copy)
         scores = self._slots.gather(totals)
@@ -83,6 +81,8 @@ class SsntDecoder(Decoder):
     ) -> None:
         """Compute ``ready[i] = reached[i] + emit[i] - log Z_i``, and the logits ``B_w``, for all rows.
 
+        ``ready_to_end`` is ``ready`` at the end cell, which may itself write nothing but END.
+
         With a copy mechanism, ``ready`` includes the log-probability of writing from the vocabulary, and
         ``ready_to_copy[i]`` is ``reached[i] + emit[i]`` and that of copying.
         """
@@ -95,9 +95,12 @@ class SsntDecoder(Decoder):
         self._step_logits = head.word_scores.step_logits(steps)
         self._end_logits = head.word_scores.end_logits(self._cells, steps, self._last)
         without_end = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
-        log_normaliser = add_end_at_last(without_end, self._end_logits, self._last).transpose(1, 2)
+        log_normaliser = head.word_scores.add_end(without_end, self._end_logits, self._last).transpose(1, 2)
         writing = reached + torch.where(last, 0.0, logsigmoid(odds))
         self._ready = writing - log_normaliser
+        self._ready_to_end = self._ready.masked_fill(~last, 0.0).sum(-1)
+        if not head.word_scores.words_at_last:
+            self._ready = self._ready.masked_fill(last, LOG_ZERO)
         if head.copy_gate is not None and self._copies is not None:
             keep, copy = head.copy_gate(self._cells, self._copies.shares(self._cells), steps)
             self._ready += keep.transpose(1, 2)

@@ -32,6 +32,10 @@ class SsntHead(Head):
     With attention, every ``s_j`` is replaced by ``a_j``, which also attends to all cells (see `SourceAttention`). It
     still does not depend on the alignment, so that the sum over alignments stays exact.
 
+    The encoder's state of the end cell has seen the whole sentence, and writing there costs no ``e``. So a model may
+    learn to write everything at the end cell, and ignore all others. If the end cell writes nothing but END
+    (``words_at_end_cell=False``), every word is written at a source cell.
+
     The only way out of the end cell is to write END, so the probabilities of all outputs sum to one. See
     `permalign.MonotoneAlignment` for the sum. O((n + m) V hidden_size + n m (V + hidden_size)) time, most of it for the
     two projections onto the vocabulary; O((n + m) V + n m hidden_size) memory.
@@ -48,6 +52,7 @@ class SsntHead(Head):
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         attention: whether the states of the output attend to the source; the plain SSNT has states that do not.
+        words_at_end_cell: whether the end cell writes words as well as END.
         copy_mechanism: whether cells may copy their source words; see `permalign.heads.copying.CopyGate`.
         encoder: a module that reads the cells first, called with states and lengths; None for no encoder.
 
@@ -70,6 +75,7 @@ class SsntHead(Head):
         context: Literal["full"] | int = "full",
         num_negatives: int | None = None,
         attention: bool = False,
+        words_at_end_cell: bool = True,
         copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
@@ -79,7 +85,9 @@ class SsntHead(Head):
         self.end_cell = nn.Parameter(torch.randn(input_size))
         self.encoder = encoder
         cell_size = encoded_size(encoder, input_size)
-        self.word_scores = AlignedSoftmax(cell_size, hidden_size, vocab_size, num_negatives)
+        self.word_scores = AlignedSoftmax(
+            cell_size, hidden_size, vocab_size, num_negatives, words_at_end_cell
+        )
         self.context = OutputContext(
             vocab_size=vocab_size,
             embedding_dim=embedding_dim,
