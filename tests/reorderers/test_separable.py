@@ -272,3 +272,24 @@ def test_it_learns_to_reverse():
         [5, 4, 3, 2, 1, 0],
         [3, 2, 1, 0, 4, 5],
     ]
+
+
+class TestInitialInversionRate:
+    @pytest.mark.parametrize("rate", [0.05, 0.9])
+    def test_it_multiplies_the_odds_of_inverted_rules(self, rate):
+        source, lengths, _ = batch(2, 5)
+
+        def odds(**options):
+            distribution = make(sharpness=0.0, **options).distribution(source, lengths)  # biases alone
+            straight, inverted = distribution.rule_marginals().sum((0, 1)).tolist()
+            return inverted / straight
+
+        assert odds(initial_inversion_rate=rate) / odds() == pytest.approx(rate / (1 - rate))
+
+    def test_one_half_changes_nothing(self):
+        assert torch.equal(make().scorer.second.bias, make(initial_inversion_rate=0.5).scorer.second.bias)
+
+    @pytest.mark.parametrize("rate", [0.0, 1.0, -1.0])
+    def test_wrong_rates_are_named(self, rate):
+        with pytest.raises(ValueError, match=r"initial_inversion_rate is .*greater than 0 and less than 1"):
+            make(initial_inversion_rate=rate)

@@ -101,6 +101,13 @@ class ReordererOptions(PartOptions):
     normal_form: bool = Field(
         False, description="whether to allow exactly one derivation per permutation (separable)"
     )
+    initial_inversion_rate: float = Field(
+        0.5,
+        gt=0.0,
+        lt=1.0,
+        description="about how often a rule is inverted before training (separable); with a low rate, training begins "
+        "close to the source order",
+    )
     inversion_rate: float | None = Field(
         None,
         gt=0.0,

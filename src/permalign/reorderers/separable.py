@@ -1,5 +1,8 @@
 """The paper's reorderer: a distribution over separable permutations, given by the scores of a sentence's splits."""
 
+from math import log
+
+import torch
 from torch import Tensor
 
 from permalign.reorderers.inversion_prior import InversionPrior
@@ -26,6 +29,9 @@ class SeparableReorderer(TreeReorderer):
             relative to its straight rule, so that only inversions matter: in sentences longer than those of training,
             the scores of straight rules (most of a tree) then cannot outweigh the inversions.
         normal_form: whether every permutation has exactly one derivation.
+        initial_inversion_rate: how often a rule is inverted before training, about, by a bias of its score. At 0.5 the
+            first orders are random. With a low rate they are close to the source order, so that a head which reads
+            sampled orders can learn from the first step on.
         objective, decoding, temperature, num_samples, inversion_prior: see `TreeReorderer`.
 
     >>> import torch
@@ -50,6 +56,7 @@ class SeparableReorderer(TreeReorderer):
         num_samples: int = 4,
         score_straight_rules: bool = True,
         normal_form: bool = False,
+        initial_inversion_rate: float = 0.5,
         inversion_prior: InversionPrior | None = None,
     ) -> None:
         super().__init__(
@@ -61,6 +68,12 @@ class SeparableReorderer(TreeReorderer):
         )
         self.source_encoder = source_encoder
         self.scorer = SplitScorer(source_encoder.hidden_size, scorer_hidden_size, dropout)
+        if not 0 < initial_inversion_rate < 1:
+            raise ValueError(
+                f"initial_inversion_rate is {initial_inversion_rate}, but must be greater than 0 and less than 1."
+            )
+        with torch.no_grad():
+            self.scorer.second.bias[1] += log(initial_inversion_rate / (1 - initial_inversion_rate))
         self.score_straight_rules, self.normal_form = score_straight_rules, normal_form
 
     def extra_repr(self) -> str:
