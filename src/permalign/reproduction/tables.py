@@ -233,22 +233,25 @@ _PARSERS = (
         paper=(75.2, 43.2, 23.2, 74.3, 45.7, 22.3, 55.6, 22.3, 16.6),
         evaluation={"decoding": "greedy"},
     ),
-    System(
-        Row("ssnt-source-cells", "SSNT, no words at the end cell", ours=True),
-        "ssnt",
-        SOURCE_CELLS,
-    ),
-    System(
-        Row("hard-source-cells", "Hard-ReMoto, no words at the end cell", ours=True),
-        "hard",
-        SOURCE_CELLS,
-        evaluation={"decoding": "greedy"},
-    ),
     System(Row("ssnt-short", "SSNT, short context", ours=True), "ssnt-short"),
     System(
         Row("hard-short", "Hard-ReMoto, short context", ours=True),
         "hard-short",
         evaluation={"decoding": "greedy"},
+    ),
+    *(
+        System(
+            Row(f"{experiment}-source-cells", f"{title}, no words at the end cell", ours=True),
+            experiment,
+            SOURCE_CELLS,
+            evaluation=evaluation,
+        )
+        for experiment, title, evaluation in (
+            ("ssnt", "SSNT", None),
+            ("hard", "Hard-ReMoto", {"decoding": "greedy"}),
+            ("ssnt-short", "SSNT, short context", None),
+            ("hard-short", "Hard-ReMoto, short context", {"decoding": "greedy"}),
+        )
     ),
     System(Row("exact", "Exact transduction", ours=True), EXACT),
     System(Row("labelled", "Exact transduction, labels", ours=True), "labelled"),
