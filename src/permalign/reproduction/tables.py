@@ -474,6 +474,34 @@ _VARIANTS = (
 )
 
 
+_RECOMBINED = (*LINKED, "training.recombine=500")
+_HELD_OUT, _LONGER = ("en-temp_tune",), ("en-len",)
+_EXACT_SEARCH: dict[str, Any] = {**CONSTRAINED, "search": "exact"}
+_WITH_TRAINING_GRAMMAR: tuple[tuple[str, str, str, tuple[str, ...], dict[str, Any], tuple[str, ...]], ...] = (
+    tuple(
+        (
+            f"window-linked{key}{suffix}",
+            f"Window encoder, entities linked{title}, constrained{ending}",
+            experiment,
+            settings,
+            evaluation,
+            columns,
+        )
+        for key, title, experiment, settings, columns in (
+            ("", "", "exact-window", LINKED, _HELD_OUT),
+            ("-recombined", ", recombination", "exact-window", _RECOMBINED, _HELD_OUT),
+            ("-reranked", ", reranked by an inverse model", "exact-window-reranked-linked", (), _LONGER),
+        )
+        for suffix, ending, evaluation in (
+            ("-training", "", CONSTRAINED),
+            ("-exact-search", ", exact search", _EXACT_SEARCH),
+            ("-exact-search-20", ", exact search for 20 outputs", {**_EXACT_SEARCH, "beam": 20}),
+        )
+        if key == "-reranked" or suffix != "-exact-search-20"  # more outputs only matter to an inverse model
+    )
+)
+
+
 def ablation() -> Table:
     """An ablation of exact transduction on the development sets of GeoQuery, one change at a time."""
     columns = [
@@ -483,30 +511,46 @@ def ablation() -> Table:
     ]
     unconstrained: tuple[str, str, dict[str, Any]] = ("", "", {})
     constrained = ("-constrained", ", constrained", ALL_PROGRAMS)
-    systems = [
-        System(
-            Row(f"{key}{suffix}", f"{title}{ending}", ours=True), experiment, settings, evaluation=evaluation
-        )
-        for suffix, ending, evaluation in (unconstrained, constrained)
-        for key, title, experiment, settings in _VARIANTS
-    ] + [
-        System(
-            Row(key, f"{title}, reranked by an inverse model, constrained", ours=True),
-            experiment,
-            evaluation=ALL_PROGRAMS,
-            columns=(f"{language}-temp_tune", f"{language}-len"),
-        )
-        for key, title, experiment, language in (
-            ("reranked", "BiLSTM", "exact-reranked", "en"),
-            ("window-reranked", "Window encoder", "exact-window-reranked", "zh"),
-            (
-                "window-linked-reranked",
-                "Window encoder, entities linked",
-                "exact-window-reranked-linked",
-                "en",
-            ),
-        )
-    ]
+    systems = (
+        [
+            System(
+                Row(f"{key}{suffix}", f"{title}{ending}", ours=True),
+                experiment,
+                settings,
+                evaluation=evaluation,
+            )
+            for suffix, ending, evaluation in (unconstrained, constrained)
+            for key, title, experiment, settings in _VARIANTS
+        ]
+        + [
+            System(
+                Row(key, f"{title}, reranked by an inverse model, constrained", ours=True),
+                experiment,
+                evaluation=ALL_PROGRAMS,
+                columns=(f"{language}-temp_tune", f"{language}-len"),
+            )
+            for key, title, experiment, language in (
+                ("reranked", "BiLSTM", "exact-reranked", "en"),
+                ("window-reranked", "Window encoder", "exact-window-reranked", "zh"),
+                (
+                    "window-linked-reranked",
+                    "Window encoder, entities linked",
+                    "exact-window-reranked-linked",
+                    "en",
+                ),
+            )
+        ]
+        + [
+            System(
+                Row(key, f"{title} (grammar of the training programs)", ours=True),
+                experiment,
+                settings,
+                evaluation=evaluation,
+                columns=columns,
+            )
+            for key, title, experiment, settings, evaluation, columns in _WITH_TRAINING_GRAMMAR
+        ]
+    )
     return Table(
         "ablation",
         "Exact transduction on GeoQuery: what helps",

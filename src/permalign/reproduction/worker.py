@@ -149,7 +149,10 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
 
         return {"split": evaluation.split, "explained": explain_examples(run, evaluation)}
     decoding = DecodingSettings(
-        beam=evaluation.beam, grammar=evaluation.grammar, length_penalty=evaluation.length_penalty
+        beam=evaluation.beam,
+        grammar=evaluation.grammar,
+        length_penalty=evaluation.length_penalty,
+        search=evaluation.search,
     )
     report = run.evaluate(evaluation.split, decoding)
     run.write(evaluation.split, decoding, report, run.predictions_folder / evaluation.variant)
