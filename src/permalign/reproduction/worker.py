@@ -115,7 +115,8 @@ def train(job: Job, record: RunRecord) -> None:
         for folder in sorted((job.folder / "attempts").glob("seed-*"))
         if (attempt := latest_progress(folder / "state")) is not None
     ]
-    sessions = (progress, *attempts)
+    first_model = latest_progress(job.folder / "attempts" / "without-recombination" / "state")
+    sessions = (progress, *attempts, *([first_model] if first_model is not None else []))
     record.training = {
         "ended": progress.finished,
         "steps": progress.step,
