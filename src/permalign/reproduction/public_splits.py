@@ -111,7 +111,7 @@ def table6() -> Table:
             "drawn at random, are held out of training.",
             "*Constrained* means that decoding generates only programs of the grammar that the training programs use, "
             "with a beam of five. The baselines decode greedily and without a grammar. *Recombination* is that of "
-            "table 3: 500 new training pairs from parts of the given ones, as the augmentation of SUBS, SpanSub and CSL.",
+            "table 3: 500 new training pairs from parts of the given ones, like those of SUBS, SpanSub and CSL.",
         ),
         groups=_GROUPS,
         published=_PUBLISHED,
