@@ -28,7 +28,7 @@ _SYSTEMS = (
             ours=True,
         ),
         "exact-window",
-        (*_LINKED, "training.recombine=500"),
+        (*_LINKED, "training.max_epochs=40", "training.recombine=500"),
         evaluation=_CONSTRAINED,
     ),
 )
