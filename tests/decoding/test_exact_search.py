@@ -102,11 +102,15 @@ def test_it_stops_when_it_takes_too_many_items():
 def test_no_completion_is_better_than_its_bound():
     scores = random_scores(4, 2, seed=3)
     best = max(weight for _, weight, _ in all_derivations(scores))
-    bounds = outside_bounds(scores)
+    tokens = [
+        {0: max(nothing, *words.values())}
+        for nothing, words in zip(scores.nothing, scores.words, strict=True)
+    ]
+    bounds = outside_bounds(scores.splits, tokens, whole=[0])
     for (start, end), outside in bounds.items():
         inside = max(weight for _, weight, _ in all_derivations(scores, start, end))
-        assert inside + outside <= best + 1e-9
-    assert bounds[0, 4] == 0
+        assert inside + outside[0] <= best + 1e-9
+    assert bounds[0, 4] == {0: 0}
 
 
 def test_padding_changes_nothing():

@@ -11,14 +11,14 @@ An item is a source span with the words that it writes. Items are built from tok
                                         (i,k) writes v u  (inverted)          score_I(i,j,k)
 
 and taken from an agenda by ``inside + outside``, where ``inside`` is the weight of the item's best tree, and
-``outside(i,k)`` that of the best completion if the grammar is ignored. The latter is never too low, and consistent, so
-an item's first tree is its best one, and the first items of the whole sentence are the best outputs, in order (A*
-parsing, Klein and Manning, 2003). Only words that are part of some program are kept (`ProgramParts`). Its cost depends
-on how much the grammar changes: it is O(n^3) if the best output without a grammar is a program, and exponential in the
-worst case, so that the number of items is bounded.
+``outside`` that of the best completion to an output with as many arguments as its functions take, whatever their types.
+The latter is never too low, and consistent, so an item's first tree is its best one, and the first items of the whole
+sentence are the best outputs, in order (A* parsing, Klein and Manning, 2003). Only words that are part of some program
+are kept (`ProgramParts`). The bounds take O(n^5) in the worst case, and the items depend on how much the types change:
+there may be exponentially many, so that their number is limited.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -32,7 +32,7 @@ from permalign.decoding.output_constraint import Constraint, GrammarConstraint
 from permalign.kernels.layout import split_fenceposts, split_index
 from permalign.shapes import Float
 from permalign.structures import OrderDistribution, SeparablePermutation
-from permalign.tasks.program_parts import NOTHING, Effects, ProgramParts
+from permalign.tasks.program_parts import NOTHING, Effects, ProgramParts, balances
 from permalign.text.codec import END_ID
 
 MAX_ITEMS = 20_000
@@ -80,6 +80,10 @@ class _Item(NamedTuple):
         return self.start, self.end, self.rule, self.tokens
 
 
+_Option = tuple[tuple[int, ...], Effects, float]
+"""What a token may write: words, their effects, and the weight."""
+
+
 class ExactSearch:
     """The search for the best outputs of one sentence.
 
@@ -110,7 +114,11 @@ class ExactSearch:
         self._scores, self._parts, self._names = scores, parts, names
         self._max_length = inf if max_length is None else max_length
         self._length = len(scores.nothing)
-        self._outside = outside_bounds(scores)
+        self._tokens = [self._options(position) for position in range(self._length)]
+        whole = (0,) if parts is None else parts.program_balances
+        self._outside = outside_bounds(
+            scores.splits, [_best_by_balance(options) for options in self._tokens], whole
+        )
         self._agenda: list[tuple[float, int, _Item]] = []
         self._ticket = count()  # of items with the same bound, the first one is taken
         self._best: dict[tuple[int, int, int, tuple[int, ...]], float] = {}
@@ -122,8 +130,9 @@ class ExactSearch:
 
         There may be fewer than ``num_outputs``.
         """
-        for position in range(self._length):
-            self._push_token(position)
+        for position, options in enumerate(self._tokens):
+            for tokens, effects, weight in options:
+                self._push(position, position + 1, -1, tokens, effects, weight)
         found: dict[tuple[int, ...], float] = {}
         done: set[tuple[int, int, int, tuple[int, ...]]] = set()
         while self._agenda:
@@ -146,18 +155,17 @@ class ExactSearch:
             self._ending[item.end].append(item)
         return [FoundOutput(tokens, weight) for tokens, weight in found.items()]
 
-    def _push_token(self, position: int) -> None:
-        options: list[tuple[tuple[int, ...], float, Effects]] = [
-            ((), self._scores.nothing[position], NOTHING)
-        ]
+    def _options(self, position: int) -> list[_Option]:
+        """What a token may write."""
+        options: list[_Option] = [((), NOTHING, self._scores.nothing[position])]
         for token, weight in self._scores.words[position].items():
             effects = NOTHING if self._parts is None else self._parts.of_token(self._names[token])
-            options.append(((token,), weight, effects))
-        for tokens, weight, effects in options:
-            self._push(_Item(position, position + 1, tokens, -1, effects, weight))
+            options.append(((token,), effects, weight))
+        return [option for option in options if option[1] and option[2] > -inf]
 
     def _combine(self, left: _Item, right: _Item) -> None:
-        straight, inverted = self._scores.splits[left.start, left.end, right.end]
+        start, end = left.start, right.end
+        straight, inverted = self._scores.splits[start, left.end, end]
         for rule, score, first, second in (
             (STRAIGHT, straight, left, right),
             (INVERTED, inverted, right, left),
@@ -165,43 +173,80 @@ class ExactSearch:
             if self._scores.normal_form and left.rule == rule:
                 continue
             effects = NOTHING if self._parts is None else self._parts.join(first.effects, second.effects)
-            inside = score + left.inside + right.inside
-            self._push(_Item(left.start, right.end, first.tokens + second.tokens, rule, effects, inside))
+            if effects:
+                inside = score + left.inside + right.inside
+                self._push(start, end, rule, first.tokens + second.tokens, effects, inside)
 
-    def _push(self, item: _Item) -> None:
-        """Put an item on the agenda, unless it is part of no program, or is there already with a better tree."""
-        if not item.effects or item.inside == -inf or len(item.tokens) > self._max_length:
+    def _push(
+        self, start: int, end: int, rule: int, tokens: tuple[int, ...], effects: Effects, inside: float
+    ) -> None:
+        """Put an item on the agenda, unless it is part of no output, or is there already with a better tree."""
+        whole = end - start == self._length
+        if whole and self._parts is not None and not self._parts.is_program(effects):
             return
-        whole = item.end - item.start == self._length
-        if whole and self._parts is not None and not self._parts.is_program(item.effects):
+        if len(tokens) > self._max_length:
             return
-        if not self._scores.normal_form or whole:
-            item = item._replace(rule=-1)  # the rule at the top no longer matters
-        if item.inside > self._best.get(item.key, -inf):
-            self._best[item.key] = item.inside
-            bound = item.inside + self._outside[item.start, item.end]
-            heappush(self._agenda, (-bound, next(self._ticket), item))
+        if whole or not self._scores.normal_form:
+            rule = -1  # the rule at the top no longer matters
+        key = start, end, rule, tokens
+        if inside <= self._best.get(key, -inf):
+            return
+        bounds = self._outside[start, end]
+        outside = max(bounds.get(balance, -inf) for balance in balances(effects))
+        if outside > -inf:
+            self._best[key] = inside
+            item = _Item(start, end, tokens, rule, effects, inside)
+            heappush(self._agenda, (-inside - outside, next(self._ticket), item))
 
 
-def outside_bounds(scores: SentenceScores) -> dict[tuple[int, int], float]:
-    """For every span, the weight of the best derivation of everything else, if all outputs are allowed. O(n^3)."""
-    length = len(scores.nothing)
-    best: dict[tuple[int, int], float] = {}
-    for position, (words, nothing) in enumerate(zip(scores.words, scores.nothing, strict=True)):
-        best[position, position + 1] = max([nothing, *words.values()])
+def _best_by_balance(options: Sequence[_Option]) -> dict[int, float]:
+    """The best weight of a token by the balance of what it writes."""
+    best: dict[int, float] = {}
+    for _, effects, weight in options:
+        for balance in balances(effects):
+            best[balance] = max(weight, best.get(balance, -inf))
+    return best
+
+
+def outside_bounds(
+    splits: Mapping[tuple[int, int, int], tuple[float, float]],
+    tokens: Sequence[Mapping[int, float]],
+    whole: Collection[int],
+) -> dict[tuple[int, int], dict[int, float]]:
+    """For every span and balance, the weight of the best derivation of everything else, if types are ignored.
+
+    The balance of some words is the number of arguments that they leave to be written, less those that they are. That
+    of a node is the sum of its parts'. O(n^3 B^2) for B balances.
+
+    Args:
+        splits: the scores of all splits, straight and inverted.
+        tokens: for each token, the best weight of what it writes by its balance.
+        whole: the balances of whole outputs.
+    """
+    length = len(tokens)
+    best = {(position, position + 1): dict(weights) for position, weights in enumerate(tokens)}
     spans = [(start, start + width) for width in range(2, length + 1) for start in range(length - width + 1)]
     for start, end in spans:
-        best[start, end] = max(
-            max(scores.splits[start, middle, end]) + best[start, middle] + best[middle, end]
-            for middle in range(start + 1, end)
-        )
-    outside = dict.fromkeys(best, -inf)
-    outside[0, length] = 0.0
+        inside = best[start, end] = {}
+        for middle in range(start + 1, end):
+            score = max(splits[start, middle, end])
+            for left, left_weight in best[start, middle].items():
+                for right, right_weight in best[middle, end].items():
+                    weight = score + left_weight + right_weight
+                    if weight > inside.get(left + right, -inf):
+                        inside[left + right] = weight
+    outside: dict[tuple[int, int], dict[int, float]] = {span: {} for span in best}
+    outside[0, length] = dict.fromkeys(whole, 0.0)
     for start, end in reversed(spans):
         for middle in range(start + 1, end):
-            above = outside[start, end] + max(scores.splits[start, middle, end])
-            outside[start, middle] = max(outside[start, middle], above + best[middle, end])
-            outside[middle, end] = max(outside[middle, end], above + best[start, middle])
+            score = max(splits[start, middle, end])
+            of_left, of_right = outside[start, middle], outside[middle, end]
+            for left, left_weight in best[start, middle].items():
+                for right, right_weight in best[middle, end].items():
+                    above = outside[start, end].get(left + right)
+                    if above is not None:
+                        of_left[left] = max(of_left.get(left, -inf), above + score + right_weight)
+                        of_right[right] = max(of_right.get(right, -inf), above + score + left_weight)
     return outside
 
 

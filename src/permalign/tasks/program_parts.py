@@ -7,6 +7,7 @@ composes their effects, so that a chart can build programs from parts in any ord
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -30,6 +31,16 @@ Effects = frozenset[Effect]
 
 NOTHING: Effects = frozenset({Effect((), ())})
 """The effect of no tokens."""
+
+
+@cache
+def balances(effects: Effects) -> tuple[int, ...]:
+    """How many types the effects leave pending, less those that they take: -1 for every constant, 0 for a function.
+
+    >>> balances(frozenset({Effect(("Num",), ("River",)), Effect(("Num",), ())}))
+    (-1, 0)
+    """
+    return tuple(sorted({len(effect.pending) - len(effect.taken) for effect in effects}))
 
 
 class ProgramParts:
@@ -71,6 +82,7 @@ class ProgramParts:
         self._programs = {Effect((kind,), ()) for kind in grammar.start}
         if left_out & {*grammar.start}:
             self._programs |= NOTHING
+        self.program_balances = balances(frozenset(self._programs))
         self._joined: dict[tuple[Effects, Effects], Effects] = {}
 
     def of_token(self, token: str) -> Effects:
