@@ -29,6 +29,7 @@ from torch import Tensor
 
 from permalign.decoding.beam import NEVER_WRITTEN
 from permalign.decoding.output_constraint import Constraint, GrammarConstraint
+from permalign.errors import UsageError
 from permalign.kernels.layout import split_fenceposts, split_index
 from permalign.shapes import Float
 from permalign.structures import OrderDistribution, SeparablePermutation
@@ -272,17 +273,17 @@ def search_exactly(
         The outputs of each sentence, best first; None for a sentence that takes more items.
 
     Raises:
-        ValueError: the trees have labels, or a constraint is not a grammar.
+        UsageError: the trees have labels, or a constraint is not a grammar.
     """
     if not isinstance(distribution, SeparablePermutation):
-        raise ValueError(
+        raise UsageError(
             "an exact search is not possible for trees with labels (reorderer.kind: labelled). Use beam search."
         )
     rules = constraints or [None] * len(word_log_probs)
     searches = []
     for row, constraint in enumerate(rules):
         if constraint is not None and not isinstance(constraint, GrammarConstraint):
-            raise ValueError(
+            raise UsageError(
                 "an exact search needs a grammar, but this constraint only says which words may follow others. Use "
                 "beam search."
             )

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_lengths, require_range, shape_of
+from permalign.errors import UsageError
 from permalign.heads.copying import CopySource
 from permalign.masks import length_mask
 from permalign.shapes import Bool, Float, Int
@@ -204,7 +205,7 @@ class Head(nn.Module, ABC):
 
         Only heads can do so in which a token writes at most one word, which depends on nothing else that is written.
         """
-        raise ValueError(
+        raise UsageError(
             f"the words of {type(self).__name__} depend on each other or on the order of the source, so outputs cannot "
             "be searched exactly. Use a segments head with max_segment_length=1, or beam search."
         )

@@ -299,7 +299,7 @@ class Model(
                 write at most one word, and a constraint must be a grammar.
 
         Raises:
-            ValueError: the model or the constraint does not allow an exact search.
+            UsageError: the model or the constraint does not allow an exact search.
             TooCostlyError: ranking would take more operations than allowed; it has not begun.
         """
         require_at_least_one(

@@ -14,7 +14,7 @@ from permalign.decoding.exact_search import search_exactly
 from permalign.decoding.output_evidence import Evidence, find_evidence
 from permalign.decoding.search_over_orders import search_over_orders
 from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
-from permalign.errors import ConfigError
+from permalign.errors import ConfigError, UsageError
 from permalign.heads.base import encoded_size
 from permalign.heads.copying import CopySource, in_vocabulary
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
@@ -319,7 +319,7 @@ class TransducerReading(Reading):
                 else search_by_beam()
             )
         if settings.search == "exact":
-            raise ValueError(
+            raise UsageError(
                 "an exact search is possible only for models that sum over orders (reorderer.objective: exact). Use "
                 "beam search."
             )

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
+from permalign.errors import UsageError
 from permalign.heads.base import encoded_size
 from permalign.heads.copying import CopySource
 from permalign.heads.segmental_head import SegmentalHead
@@ -170,7 +171,7 @@ class SegmentsHead(SegmentalHead):
             or self.phrases is not None
             or self.copy_mechanism
         ):
-            raise ValueError(
+            raise UsageError(
                 "outputs can be searched exactly only if every source token writes at most one word by itself: the "
                 'head must have max_segment_length=1 and history="segment", and neither phrases nor a copy mechanism. '
                 "Use beam search."
