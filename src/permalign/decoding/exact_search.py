@@ -37,7 +37,7 @@ from permalign.tasks.program_parts import NOTHING, Effects, ProgramParts, balanc
 from permalign.text.codec import END_ID
 
 MAX_ITEMS = 20_000
-"""How many items a search may take; the hardest of GeoQuery's questions take about as many."""
+"""How many items a search may take; most of GeoQuery's questions take less than a thousand."""
 
 STRAIGHT, INVERTED = 0, 1
 
