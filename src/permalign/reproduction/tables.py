@@ -313,23 +313,14 @@ _PARSERS = (
         System(
             _row(f"linked{key}", f"Exact transduction, constrained, entities linked{title}", _NAMES),
             "exact-window",
-            {
-                language: ("text.source.link_entities=true", *names, *settings)
-                for language, names in NAMES.items()
-            },
+            LINKED + FORTY_EPOCHS + settings,
             evaluation=evaluation,
-            columns=columns,
+            columns=ENGLISH,
         )
-        for key, title, settings, evaluation, columns in (
-            ("-constrained", "", FORTY_EPOCHS, CONSTRAINED, ENGLISH),
-            ("-recombined", ", recombination", FORTY_EPOCHS + RECOMBINED, CONSTRAINED, None),
-            (
-                "-recombined-exact-search",
-                ", recombination, exact search",
-                FORTY_EPOCHS + RECOMBINED,
-                EXACT_SEARCH,
-                ENGLISH,
-            ),
+        for key, title, settings, evaluation in (
+            ("-constrained", "", (), CONSTRAINED),
+            ("-recombined", ", recombination", RECOMBINED, CONSTRAINED),
+            ("-recombined-exact-search", ", recombination, exact search", RECOMBINED, EXACT_SEARCH),
         )
     ),
     System(
