@@ -319,3 +319,10 @@ def test_stored_predictions_for_other_examples_are_not_reused(runs, monkeypatch)
     some = again.task.examples("iid/test")[:7]
     monkeypatch.setattr(again.task, "examples", lambda split: some)
     assert len(again.predictions("iid/test", decoding)) == 7
+
+
+def test_an_exact_search_needs_a_model_that_allows_it(runs):
+    done = permalign("evaluate", runs / "little" / "0", "--search", "exact")
+    assert done.exit_code == 2
+    assert "exact search is possible only for models that sum over orders" in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2

@@ -12,11 +12,13 @@ from permalign.cli.evaluate import (
     Beam,
     Checkpoint,
     ChosenGrammar,
+    ChosenSearch,
     Constrained,
     Device,
     LengthPenalty,
     Splits,
     WhichGrammar,
+    WhichSearch,
 )
 from permalign.cli.formatting import print_columns, with_examples
 from permalign.errors import PermalignError
@@ -46,6 +48,7 @@ def compare(
     split: Splits = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
+    search: WhichSearch = ChosenSearch.BEAM,
     constrained: Constrained = False,
     grammar: WhichGrammar = ChosenGrammar.TRAINING,
     checkpoint: Checkpoint = None,
@@ -77,7 +80,9 @@ def compare(
     for run in runs:
         for name in splits:
             run.require_split(name)
-    decoding = DecodingSettings(beam, grammar.value if constrained else None, batch_size, length_penalty)
+    decoding = DecodingSettings(
+        beam, grammar.value if constrained else None, batch_size, length_penalty, search.value
+    )
     for name in splits:
         predictions = [[run.predictions(name, decoding, again=again) for run in system] for system in systems]
         try:

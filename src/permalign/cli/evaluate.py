@@ -53,6 +53,21 @@ class ChosenGrammar(StrEnum):
     TASK = "task"
 
 
+class ChosenSearch(StrEnum):
+    """How outputs can be searched."""
+
+    BEAM = "beam"
+    EXACT = "exact"
+
+
+WhichSearch = Annotated[
+    ChosenSearch,
+    typer.Option(
+        "--search",
+        help="Search outputs by a beam, or exactly: as many as --beam says, with the most probable derivations. Exact "
+        "search needs a model that sums over orders and writes at most one word for a word.",
+    ),
+]
 Constrained = Annotated[
     bool, typer.Option("--constrained", help="Allow only outputs of a grammar; see --grammar.")
 ]
@@ -109,6 +124,7 @@ def evaluate(
     target_column: Annotated[str | None, typer.Option(metavar="NAME", help=TARGET_COLUMN_HELP)] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
+    search: WhichSearch = ChosenSearch.BEAM,
     constrained: Constrained = False,
     grammar: WhichGrammar = ChosenGrammar.TRAINING,
     checkpoint: Checkpoint = None,
@@ -152,7 +168,9 @@ def evaluate(
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
     trained_run = TrainedRun(run, checkpoint, settings or (), device)
-    decoding = DecodingSettings(beam, grammar.value if constrained else None, batch_size, length_penalty)
+    decoding = DecodingSettings(
+        beam, grammar.value if constrained else None, batch_size, length_penalty, search.value
+    )
     trained_run.constraint(decoding.grammar)  # so that an error is reported before anything is evaluated
     columns = {"source_column": source_column, "target_column": target_column}
     given = {name: value for name, value in columns.items() if value is not None}

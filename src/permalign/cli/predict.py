@@ -15,10 +15,12 @@ from permalign.cli.evaluate import (
     Beam,
     Checkpoint,
     ChosenGrammar,
+    ChosenSearch,
     Constrained,
     Device,
     LengthPenalty,
     WhichGrammar,
+    WhichSearch,
 )
 from permalign.cli.formatting import with_examples
 from permalign.cli.printing import echo
@@ -58,6 +60,7 @@ def predict(
     ],
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
+    search: WhichSearch = ChosenSearch.BEAM,
     n_best: Annotated[int, typer.Option(min=1, help="Number of outputs per sentence.")] = 1,
     explain: Annotated[
         bool,
@@ -103,6 +106,7 @@ def predict(
             length_penalty=penalty,
             batch_size=batch_size,
             glossary=terms,
+            search=search.value,
         )
         predictions = dict(zip(nonempty, predicted, strict=True))
         return [predictions.get(index) for index in range(len(lines))]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +13,8 @@ from permalign.decoding.output_constraint import Constraint
 from permalign.heads.base import Decoder
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID
 
+SearchMethod = Literal["beam", "exact"]
+
 NEVER_WRITTEN = [PADDING_ID, UNKNOWN_ID, BEGIN_ID]
 
 
@@ -20,13 +23,14 @@ class SearchSettings:
     """How to search for outputs.
 
     Attributes:
-        beam: the beam size; 1 is greedy search.
+        beam: the beam size; 1 is greedy search. An exact search looks for as many outputs.
         constraints: what may follow a prefix, for each sentence; None for anything.
         max_length: the maximum length of an output; None lets the head choose one by the length of the sentence.
         max_operations: how many operations it may take to rank the candidates of one sentence by exact likelihoods;
             None for any number.
         length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared; see
             `normalised_score`.
+        search: by a beam, or exactly, for the outputs with the best derivations (see `exact_search`).
     """
 
     beam: int = 1
@@ -34,6 +38,7 @@ class SearchSettings:
     max_length: int | None = None
     max_operations: float | None = None
     length_penalty: float = 0.0
+    search: SearchMethod = "beam"
 
     def select(self, sentences: Sequence[int]) -> "SearchSettings":
         """The settings for some of the sentences."""

@@ -1,6 +1,7 @@
 """Constraints on outputs: which words may follow a prefix, by a grammar or by a caller's own rule."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from permalign.tasks.grammar import END as GRAMMAR_END
 from permalign.tasks.grammar import Grammar, State
+from permalign.tasks.program_parts import ProgramParts
 from permalign.text.codec import END_ID, Codec
 from permalign.text.sentence_vocabulary import SentenceVocabulary
 from permalign.text.vocabulary import Vocabulary
@@ -84,6 +86,16 @@ class GrammarConstraint(_RequiresNothing):
         self._grammar = grammar.restricted_to(tokens)
         self._tokens = tokens
         self._masks = _Masks(tokens)
+
+    @cached_property
+    def parts(self) -> ProgramParts:
+        """What parts the programs have."""
+        return ProgramParts(self._grammar, self._tokens)
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        """The token of the grammar for each token id."""
+        return self._tokens
 
     def start(self) -> State:
         """The state before the first token."""

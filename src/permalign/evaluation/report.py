@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from permalign.decoding.beam import SearchMethod
 from permalign.errors import DataError
 from permalign.evaluation.judging import Executes, JudgedPrediction, judge
 from permalign.evaluation.metrics import compute_metrics, is_translation
@@ -44,6 +45,7 @@ def evaluate(
     constraint: Grammar | None = None,
     batch_size: int = 64,
     metrics: Sequence[str] = (),
+    search: SearchMethod = "beam",
 ) -> Report:
     """Predict an output for each example, and judge it.
 
@@ -58,6 +60,7 @@ def evaluate(
         constraint: the grammar of the outputs that are allowed; None to allow all outputs.
         batch_size: the number of sentences per batch; it does not change the predictions.
         metrics: the names of further metrics to compute, such as those of plug-ins.
+        search: how outputs are searched; see `permalign.models.base.Model.predict`.
 
     Raises:
         ValueError: there are no examples, or ``constraint`` is given and the model does not write words.
@@ -70,6 +73,7 @@ def evaluate(
         length_penalty=length_penalty,
         constraint=constraint,
         batch_size=batch_size,
+        search=search,
     )
     report = make_report(
         task,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_lengths, require_range, shape_of
+from permalign.errors import UsageError
 from permalign.heads.copying import CopySource
 from permalign.masks import length_mask
 from permalign.shapes import Bool, Float, Int
@@ -196,6 +197,18 @@ class Head(nn.Module, ABC):
     ) -> list[Transduction] | None:
         """Return the most probable derivation of every output among all orders; None if the head cannot find it."""
         return None
+
+    def word_log_probs(
+        self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch n vocab"]:
+        """Return the log-probability of every word that a source token may write by itself; that of END is of none.
+
+        Only heads can do so in which a token writes at most one word, which depends on nothing else that is written.
+        """
+        raise UsageError(
+            f"the words of {type(self).__name__} depend on each other or on the order of the source, so outputs cannot "
+            "be searched exactly. Use a segments head with max_segment_length=1, or beam search."
+        )
 
     def phrase_derivations(
         self,

@@ -12,7 +12,7 @@ from huggingface_hub import ModelHubMixin
 from torch import Tensor, nn
 
 from permalign.checks import require_at_least_one
-from permalign.decoding.beam import SearchSettings
+from permalign.decoding.beam import SearchMethod, SearchSettings
 from permalign.decoding.candidates import Candidate, Candidates, rerank, rescore
 from permalign.decoding.glossary import Glossary
 from permalign.decoding.output_constraint import AllowedWords, make_constraints
@@ -239,6 +239,7 @@ class Model(
         batch_size: int = ...,
         max_operations: float | None = ...,
         glossary: Glossary | Mapping[str, str | Sequence[str]] | None = ...,
+        search: SearchMethod = ...,
     ) -> Prediction: ...
 
     @overload
@@ -254,6 +255,7 @@ class Model(
         batch_size: int = ...,
         max_operations: float | None = ...,
         glossary: Glossary | Mapping[str, str | Sequence[str]] | None = ...,
+        search: SearchMethod = ...,
     ) -> list[Prediction]: ...
 
     @limit_autocast
@@ -269,6 +271,7 @@ class Model(
         batch_size: int = 64,
         max_operations: float | None = None,
         glossary: Glossary | Mapping[str, str | Sequence[str]] | None = None,
+        search: SearchMethod = "beam",
     ) -> Prediction | list[Prediction]:
         """Find the most probable output of every sentence; of a single string, one `Prediction`.
 
@@ -291,8 +294,12 @@ class Model(
             glossary: required outputs of source phrases, or several of which one is required. The beam is widened to
                 four more than the number of required words. What cannot be honoured is in `Prediction.unmet`; if no
                 output can be found at all, the glossary is ignored for that sentence.
+            search: ``"exact"`` finds, instead of a beam, the ``beam`` outputs whose best derivations are most probable
+                (see `permalign.decoding.exact_search`). The model must sum over orders without labels, each word must
+                write at most one word, and a constraint must be a grammar.
 
         Raises:
+            UsageError: the model or the constraint does not allow an exact search.
             TooCostlyError: ranking would take more operations than allowed; it has not begun.
         """
         require_at_least_one(
@@ -306,14 +313,21 @@ class Model(
         vocabularies = [self.primary.target_vocabulary(sentence) for sentence in words]
         constraints = make_constraints(constraint, vocabularies)
         settings = SearchSettings(
-            beam, constraints, max_length, max_operations=max_operations, length_penalty=length_penalty
+            beam,
+            constraints,
+            max_length,
+            max_operations=max_operations,
+            length_penalty=length_penalty,
+            search=search,
         )
         if glossary is None:
             predictions = self._search(words, settings, n_best, explain, batch_size)
         else:
             terms = glossary if isinstance(glossary, Glossary) else Glossary(glossary)
-            search = partial(self._search, n_best=n_best, explain=explain, batch_size=batch_size)
-            predictions = predict_with_glossary(words, terms, self.source, vocabularies, settings, search)
+            predict_again = partial(self._search, n_best=n_best, explain=explain, batch_size=batch_size)
+            predictions = predict_with_glossary(
+                words, terms, self.source, vocabularies, settings, predict_again
+            )
         return predictions[0] if isinstance(sentences, str) else predictions
 
     def _search(

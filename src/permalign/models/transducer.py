@@ -1,19 +1,20 @@
 """Transducer: one model, a reorderer times a head."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import log
+from math import log, nan
 from typing import Any, Self
 
 from torch import Tensor, nn, tensor
 
 from permalign.decoding.beam import SearchSettings, beam_search
 from permalign.decoding.candidates import Candidate, Candidates
+from permalign.decoding.exact_search import search_exactly
 from permalign.decoding.output_evidence import Evidence, find_evidence
 from permalign.decoding.search_over_orders import search_over_orders
 from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
-from permalign.errors import ConfigError
+from permalign.errors import ConfigError, UsageError
 from permalign.heads.base import encoded_size
 from permalign.heads.copying import CopySource, in_vocabulary
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
@@ -300,7 +301,8 @@ class TransducerReading(Reading):
             length_penalty=settings.length_penalty,
         )
         if self.model.reorderer.sums_over_orders:
-            return search_over_orders(
+            search_by_beam = partial(
+                search_over_orders,
                 head,
                 self.reordering,
                 self.states,
@@ -310,6 +312,16 @@ class TransducerReading(Reading):
                 settings.beam,
                 settings.constraints,
                 copy_source(self.batch),
+            )
+            return (
+                self._search_exactly(settings, search_by_beam)
+                if settings.search == "exact"
+                else search_by_beam()
+            )
+        if settings.search == "exact":
+            raise UsageError(
+                "an exact search is possible only for models that sum over orders (reorderer.objective: exact). Use "
+                "beam search."
             )
         head = head.with_copies(copy_source(self.batch, self.reordering))
         searches = search(
@@ -321,6 +333,25 @@ class TransducerReading(Reading):
         return [
             [Candidate(hypothesis.tokens, hypothesis.score) for hypothesis in hypotheses]
             for hypotheses in searches
+        ]
+
+    def _search_exactly(
+        self, settings: SearchSettings, search_by_beam: Callable[[], Candidates]
+    ) -> Candidates:
+        """The outputs with the best derivations; by a beam for sentences where it would take too long to find them."""
+        assert self.reordering.distribution is not None
+        lengths = self.batch.source_lengths
+        found = search_exactly(
+            self.reordering.distribution,
+            self.model.head.word_log_probs(self.states, lengths),
+            settings.beam,
+            settings.constraints,
+            settings.max_length,
+        )
+        others = search_by_beam() if None in found else [[]] * len(found)
+        return [
+            other if exact is None else [Candidate(output.tokens, nan) for output in exact]
+            for exact, other in zip(found, others, strict=True)
         ]
 
     def log_likelihood(self, rows: Tensor, pairs: Batch) -> Tensor:

@@ -21,6 +21,7 @@ class Evaluation:
         length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared.
         grammar: the grammar that outputs have to follow: that of the run's training programs, or that of all
             programs of the task; None to allow all outputs.
+        search: how outputs are searched: by a beam, or exactly.
         explained: the number of examples to record with their reordered source and their segments, instead of
             computing metrics; 0 to compute metrics.
     """
@@ -31,6 +32,7 @@ class Evaluation:
     beam: int = 1
     length_penalty: float = 0.0
     grammar: Literal["training", "task"] | None = None
+    search: Literal["beam", "exact"] = "beam"
     explained: int = 0
 
     @property
@@ -45,6 +47,7 @@ class Evaluation:
             f"beam-{self.beam}" if self.beam > 1 else None,
             f"length-penalty-{self.length_penalty:g}" if self.length_penalty else None,
             {"training": "training-grammar", "task": "constrained", None: None}[self.grammar],
+            "exact-search" if self.search == "exact" else None,
             f"explained-{self.explained}" if self.explained else None,
         ]
         return "-".join(word for word in words if word) or "plain"

@@ -115,7 +115,8 @@ def train(job: Job, record: RunRecord) -> None:
         for folder in sorted((job.folder / "attempts").glob("seed-*"))
         if (attempt := latest_progress(folder / "state")) is not None
     ]
-    sessions = (progress, *attempts)
+    first_model = latest_progress(job.folder / "attempts" / "without-recombination" / "state")
+    sessions = (progress, *attempts, *([first_model] if first_model is not None else []))
     record.training = {
         "ended": progress.finished,
         "steps": progress.step,
@@ -149,7 +150,10 @@ def evaluate(evaluation: Evaluation, folder: Path) -> dict[str, Any]:
 
         return {"split": evaluation.split, "explained": explain_examples(run, evaluation)}
     decoding = DecodingSettings(
-        beam=evaluation.beam, grammar=evaluation.grammar, length_penalty=evaluation.length_penalty
+        beam=evaluation.beam,
+        grammar=evaluation.grammar,
+        length_penalty=evaluation.length_penalty,
+        search=evaluation.search,
     )
     report = run.evaluate(evaluation.split, decoding)
     run.write(evaluation.split, decoding, report, run.predictions_folder / evaluation.variant)

@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 
 from permalign import __version__
+from permalign.decoding.beam import SearchMethod
 from permalign.errors import DataError, PermalignError, UsageError, similar_path, unknown_name
 from permalign.evaluation import JudgedPrediction, Report, evaluate, read_predictions, write_predictions
 from permalign.evaluation.metrics import is_translation
@@ -83,12 +84,14 @@ class DecodingSettings:
         batch_size: the number of sentences per batch.
         length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared;
             None for the run's own, ``training.length_penalty``.
+        search: by a beam, or exactly; see `permalign.models.base.Model.predict`.
     """
 
     beam: int | None = None
     grammar: GrammarSource | None = None
     batch_size: int = 64
     length_penalty: float | None = None
+    search: SearchMethod = "beam"
 
 
 class TrainedRun:
@@ -244,6 +247,7 @@ class TrainedRun:
             length_penalty=self.length_penalty(decoding),
             constraint=constraint,
             batch_size=decoding.batch_size,
+            search=decoding.search,
             metrics=[*metrics, *([own] if (own := self.options.training.metric) else [])],
         )
         return replace(report, notes=(*report.notes, *self._seen_in_training(split)))

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from permalign.checks import require_at_least_one, require_dropout
+from permalign.errors import UsageError
 from permalign.heads.base import encoded_size
 from permalign.heads.copying import CopySource
 from permalign.heads.segmental_head import SegmentalHead
@@ -19,7 +20,7 @@ from permalign.kernels.layout import span_count, span_offsets, split_count
 from permalign.shapes import Float, Int
 from permalign.structures import Derivation, OrderDistribution, SynchronousPermutation, Transduction
 from permalign.text.batching import pad
-from permalign.text.codec import PADDING_ID
+from permalign.text.codec import END_ID, PADDING_ID
 
 NUM_SAMPLED_TREES = 64  # trees with phrases that are drawn to find the most frequent ones
 
@@ -159,6 +160,30 @@ class SegmentsHead(SegmentalHead):
         """Return the log-probability of every output, summed over all orders of cells and all segmentations."""
         pair = states, lengths, target, target_lengths
         return self._synchronous(distribution, *pair, smoothing).log_likelihood()
+
+    def word_log_probs(
+        self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch n vocab"]:
+        """Return the log-probability of every word that a source token may write by itself; that of END is of none."""
+        if (
+            self.max_segment_length > 1
+            or self.word_scores.history == "output"
+            or self.phrases is not None
+            or self.copy_mechanism
+        ):
+            raise UsageError(
+                "outputs can be searched exactly only if every source token writes at most one word by itself: the "
+                'head must have max_segment_length=1 and history="segment", and neither phrases nor a copy mechanism. '
+                "Use beam search."
+            )
+        with torch.no_grad():
+            words = torch.arange(self.vocab_size, device=states.device).expand(len(states), -1)
+            cells = self.cells(states, lengths)
+            # segments of one word, and of none, which are the same wherever they begin
+            segments = self.word_scores.segment_log_probs(cells, lengths, words)
+            log_probs = segments[:, :, :-1, 1].clone()
+            log_probs[:, :, END_ID] = segments[:, :, 0, 0]
+            return log_probs.masked_fill_(~self.word_scores.allowed, -torch.inf)
 
     def cost_over_orders(self, source_length: int, target_length: int, num_labels: int) -> int:
         """Return the number of pairs of children in all cells of the chart: O(n^3 m^3 K^2 + n^2 m^2 K^3)."""
