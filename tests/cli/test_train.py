@@ -326,6 +326,8 @@ def test_two_files_are_aligned(permalign, tmp_path):
     ("arguments", "code", "message"),
     [
         (("nothing.csv",), 1, "nothing.csv: there is no such file"),
+        (("pairs.cvs",), 1, "pairs.cvs: there is no such file. Did you mean pairs.csv?"),
+        (("../nothing",), 1, "../nothing: there is no such file."),
         (("pairs.csv", "--recipe", "best"), 2, "'best' is not one of"),
         (("scan/soft", "--recipe", "exact"), 2, "--recipe is for your own data"),
         (("pairs.csv", "pairs.csv", "pairs.csv"), 2, "but found 3 of them"),
