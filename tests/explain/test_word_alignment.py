@@ -1,6 +1,7 @@
 """Word alignments: links and posteriors by enumeration, subwords merged to words, and what has no alignments."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 import torch
@@ -125,6 +126,18 @@ def test_the_command_reads_what_the_other_commands_read(tmp_path, files, columns
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 1
+
+
+def test_the_command_takes_the_columns_that_a_run_was_trained_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("forms.tsv").write_text("a\tA A\tx\nb\tB B\ty\na\tA A\ty\nb\tB B\tx\n")
+    settings = ["--set", "training.max_steps=1", "--run", "run"]
+    columns = ["--source-column", "1,3", "--target-column", "2"]
+    result = CliRunner().invoke(app, ["train", "forms.tsv", "--recipe", "exact", *columns, *settings])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(app, ["align", "run", "--file", "forms.tsv"])
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 4
 
 
 def test_pharaoh_counts_from_zero():
