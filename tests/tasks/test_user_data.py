@@ -155,6 +155,21 @@ def test_a_dataset_of_hugging_face(tmp_path, name):
     assert any("ignored the splits extra" in note for note in task.notes) == (name == "{}")
 
 
+def test_a_dataset_is_not_waited_for_where_the_hub_has_no_address(monkeypatch, capfd):
+    datasets = pytest.importorskip("datasets")
+
+    def unknown_host(*arguments):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("permalign.hub.getaddrinfo", unknown_host)
+    monkeypatch.setattr("permalign.hub.getproxies", dict)
+    before = datasets.config.HF_HUB_OFFLINE
+    with pytest.raises(DataError, match=r"hf:owner/nothing: .* \(OfflineModeIsEnabled\)"):
+        UserData("hf:owner/nothing").examples("iid/train")
+    assert capfd.readouterr().err == ""
+    assert before == datasets.config.HF_HUB_OFFLINE
+
+
 def test_a_dataset_that_cannot_be_loaded_is_one_line(tmp_path):
     pytest.importorskip("datasets")
     with pytest.raises(DataError, match="the library datasets cannot load it") as caught:

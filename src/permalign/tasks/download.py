@@ -98,7 +98,7 @@ def _download(file: RemoteFile, path: Path, progress: Progress) -> None:
     except (RequestException, ValueError) as error:
         raise _download_error(file, path, error) from error
     readable = stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH
-    path.chmod(stat.S_IMODE(path.parent.stat().st_mode) & readable)  # pooch makes files that nobody else may read
+    path.chmod(stat.S_IMODE(path.parent.stat().st_mode) & readable)  # pooch lets nobody else read its files
 
 
 class _Bar:
