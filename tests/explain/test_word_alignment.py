@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from permalign import Transducer
 from permalign.cli.app import app
+from permalign.explain import explain, html, svg, text
 from permalign.explain.word_alignment import WordAlignment, align
 from permalign.text.tokenized_vocabulary import TokenizedVocabulary
 from permalign.text.tokenizers import PunctuationTokenizer
@@ -154,3 +155,16 @@ def test_tokens_with_joiners_are_merged_to_words():
     assert alignment.problem is None
     assert {output for _, output in alignment.links} == {0}
     assert word_spans(target, ["2021-05", "x"]) == [range(0, 1)] * 3 + [range(1, 2)]
+
+
+def test_explanations_show_words_and_no_joiners():
+    source, target = (
+        TokenizedVocabulary.build([side.split()], PunctuationTokenizer(joiners=joiners))
+        for side, joiners in (("12 mai, 2021", False), ("2021-05-12", True))
+    )
+    model = Transducer({"head": {"kind": "segments", "max_segment_length": 4}}, source, target).eval()
+    trace = explain(model, "12 mai 2021", "2021-05-12")
+    assert trace.target == ("2021", "￭-￭", "05", "￭-￭", "12")
+    assert trace.output == ("2021-05-12",)
+    assert text(trace).startswith("12 mai 2021 → 2021-05-12 (given target)\n")
+    assert "￭" not in text(trace) + svg(trace) + html(trace)
