@@ -121,8 +121,8 @@ def test_the_command_writes_pharaoh_and_names_bad_lines(tmp_path):
 def test_the_command_reads_what_the_other_commands_read(tmp_path, files, columns):
     make("none", "segments").save_pretrained(tmp_path / "model")
     arguments = ["align", str(tmp_path / "model"), *columns]
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
         arguments += ["--file", str(tmp_path / name)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
