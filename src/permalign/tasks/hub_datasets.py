@@ -56,7 +56,7 @@ def _offline(datasets: Any) -> Iterator[None]:
     """Read only what was downloaded before, as if the environment variable ``HF_HUB_OFFLINE`` were set."""
     from huggingface_hub import constants
 
-    modules = (constants, datasets.config)
+    modules: tuple[Any, ...] = (constants, datasets.config)
     before = [module.HF_HUB_OFFLINE for module in modules]
     try:
         for module in modules:
