@@ -12,7 +12,7 @@ PACKAGE = ROOT / "src" / "permalign"
 
 # A package or module may import from the rows above its own, and from nothing else. So there is no cycle.
 ROWS = [
-    {"errors", "notebooks", "openmp", "shapes"},
+    {"errors", "hub", "notebooks", "openmp", "shapes"},
     {"checks", "files", "masks", "plugins", "precision"},
     {"tensor_files", "yaml_files"},
     {"kernels"},

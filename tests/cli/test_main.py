@@ -1,5 +1,6 @@
 """The entry point: Ctrl-C before a command begins, and options spelled as in a config."""
 
+import signal
 from errno import EACCES, EROFS
 
 import pytest
@@ -20,6 +21,34 @@ def test_an_interruption_while_modules_are_imported_is_one_line(monkeypatch, cap
         cli.main()
     assert ended.value.code == 130
     assert capsys.readouterr().err == "permalign: interrupted\n"
+
+
+def test_an_interruption_that_an_import_turns_into_another_error_is_one_line(monkeypatch, capsys):
+    def fail():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RecursionError("maximum recursion depth exceeded") from None
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    monkeypatch.setattr(cli, "use_passive_threads", fail)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "permalign: interrupted\n"
+
+
+def test_another_error_before_a_command_begins_is_not_an_interruption(monkeypatch):
+    def fail():
+        raise RecursionError
+
+    monkeypatch.setattr(cli, "use_passive_threads", fail)
+    with pytest.raises(RecursionError):
+        cli.main()
 
 
 def test_options_may_be_spelled_with_underscores_as_in_a_config(tmp_path):

@@ -216,6 +216,7 @@ def test_a_file_alone_is_trained_on_and_the_choice_is_explained(permalign, pairs
     assert answer.stdout == "runs/pairs-seed-0/model\n"
     assert "recipe: tagging, because every target has as many tokens" in answer.stderr
     assert "note: no splits are given, so examples were held out at random: 24 for training" in answer.stderr
+    assert "Try another recipe, such as --recipe hard, or another --seed." in answer.stderr
     again = permalign("train", "runs/pairs-seed-0")
     assert (again.exit_code, "--resume runs/pairs-seed-0" in again.stderr) == (2, True)
 
@@ -326,6 +327,8 @@ def test_two_files_are_aligned(permalign, tmp_path):
     ("arguments", "code", "message"),
     [
         (("nothing.csv",), 1, "nothing.csv: there is no such file"),
+        (("pairs.cvs",), 1, "pairs.cvs: there is no such file. Did you mean pairs.csv?"),
+        (("../nothing",), 1, "../nothing: there is no such file."),
         (("pairs.csv", "--recipe", "best"), 2, "'best' is not one of"),
         (("scan/soft", "--recipe", "exact"), 2, "--recipe is for your own data"),
         (("pairs.csv", "pairs.csv", "pairs.csv"), 2, "but found 3 of them"),

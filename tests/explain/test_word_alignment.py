@@ -1,6 +1,7 @@
 """Word alignments: links and posteriors by enumeration, subwords merged to words, and what has no alignments."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from permalign import Transducer
 from permalign.cli.app import app
+from permalign.explain import explain, html, svg, text
 from permalign.explain.word_alignment import WordAlignment, align
 from permalign.text.tokenized_vocabulary import TokenizedVocabulary
 from permalign.text.tokenizers import PunctuationTokenizer
@@ -119,12 +121,24 @@ def test_the_command_writes_pharaoh_and_names_bad_lines(tmp_path):
 def test_the_command_reads_what_the_other_commands_read(tmp_path, files, columns):
     make("none", "segments").save_pretrained(tmp_path / "model")
     arguments = ["align", str(tmp_path / "model"), *columns]
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
         arguments += ["--file", str(tmp_path / name)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 1
+
+
+def test_the_command_takes_the_columns_that_a_run_was_trained_with(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("forms.tsv").write_text("a\tA A\tx\nb\tB B\ty\na\tA A\ty\nb\tB B\tx\n")
+    settings = ["--set", "training.max_steps=1", "--run", "run"]
+    columns = ["--source-column", "1,3", "--target-column", "2"]
+    result = CliRunner().invoke(app, ["train", "forms.tsv", "--recipe", "exact", *columns, *settings])
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(app, ["align", "run", "--file", "forms.tsv"])
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 4
 
 
 def test_pharaoh_counts_from_zero():
@@ -141,3 +155,16 @@ def test_tokens_with_joiners_are_merged_to_words():
     assert alignment.problem is None
     assert {output for _, output in alignment.links} == {0}
     assert word_spans(target, ["2021-05", "x"]) == [range(0, 1)] * 3 + [range(1, 2)]
+
+
+def test_explanations_show_words_and_no_joiners():
+    source, target = (
+        TokenizedVocabulary.build([side.split()], PunctuationTokenizer(joiners=joiners))
+        for side, joiners in (("12 mai, 2021", False), ("2021-05-12", True))
+    )
+    model = Transducer({"head": {"kind": "segments", "max_segment_length": 4}}, source, target).eval()
+    trace = explain(model, "12 mai 2021", "2021-05-12")
+    assert trace.target == ("2021", "￭-￭", "05", "￭-￭", "12")
+    assert trace.output == ("2021-05-12",)
+    assert text(trace).startswith("12 mai 2021 → 2021-05-12 (given target)\n")
+    assert "￭" not in text(trace) + svg(trace) + html(trace)

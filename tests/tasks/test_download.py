@@ -244,3 +244,9 @@ def test_the_catalogue_describes_the_data(download, data_dir):
     assert reported == {
         file.name: (data_dir / download.folder / file.name).stat().st_size for file in download.files
     }
+
+
+def test_whoever_may_read_the_folder_may_read_a_downloaded_file(get, path):
+    path.parent.chmod(0o755)
+    get("good")
+    assert path.stat().st_mode & 0o777 == 0o644

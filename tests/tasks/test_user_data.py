@@ -120,6 +120,16 @@ def test_several_columns_are_joined_and_numbers_stand_for_a_missing_header(write
         assert (example.source, example.target) == (("walk", "V;PST"), ("walked",))
 
 
+def test_a_csv_file_without_a_header_is_read_by_numbers_and_noticed_without_them(write):
+    path = write("a.csv", '"5 mai 2001",2001-05-5\n"6 mai 2001",2001-05-6\n')
+    task = UserData(path, source_column="1", target_column="2")
+    assert [example.source for example in task.data.examples] == [("5", "mai", "2001"), ("6", "mai", "2001")]
+    (note,) = [note for note in UserData(path).notes if "line 1" in note]
+    assert note.endswith("If it is an example, use --source-column 1 --target-column 2.")
+    named = UserData(write("b.csv", "1,2\na b,c\n"), source_column="1", target_column="2")
+    assert [example.source for example in named.data.examples] == [("a", "b")]
+
+
 def test_examples_with_an_empty_side_and_empty_lines_are_left_out(write):
     task = UserData(write("a.tsv", "source\ttarget\na\tb\n\n\tb\nc\t \n"))
     assert len(task.data.examples) == 1
@@ -143,6 +153,21 @@ def test_a_dataset_of_hugging_face(tmp_path, name):
     assert [len(task.examples(split)) for split in task.splits] == [27, 3]
     assert task.examples("iid/train")[0].source[0] == "one"
     assert any("ignored the splits extra" in note for note in task.notes) == (name == "{}")
+
+
+def test_a_dataset_is_not_waited_for_where_the_hub_has_no_address(monkeypatch, capfd):
+    datasets = pytest.importorskip("datasets")
+
+    def unknown_host(*arguments):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("permalign.hub.getaddrinfo", unknown_host)
+    monkeypatch.setattr("permalign.hub.getproxies", dict)
+    before = datasets.config.HF_HUB_OFFLINE
+    with pytest.raises(DataError, match=r"hf:owner/nothing: .* \(OfflineModeIsEnabled\)"):
+        UserData("hf:owner/nothing").examples("iid/train")
+    assert capfd.readouterr().err == ""
+    assert before == datasets.config.HF_HUB_OFFLINE
 
 
 def test_a_dataset_that_cannot_be_loaded_is_one_line(tmp_path):
@@ -211,9 +236,11 @@ def test_malformed_lines_are_errors_with_file_and_line(write, name, text, line, 
     ("name", "text", "words"),
     [
         ("own.jsonl", "", "the file has no examples"),
-        ("own.tsv", "source\ttarget\n", "the file has no examples"),
-        ("own.csv", "source,target\n", "the file has no examples"),
+        ("own.tsv", "source\ttarget\n", "the file has no examples, only a header."),
+        ("own.csv", "source,target\n", "the file has no examples, only a header."),
         ("own.txt", "source,target\n", "expected a file that ends in .tsv"),
+        ("own.json", "[]", "one object per line, for example with `jq -c '.[]'`"),
+        ("own.xlsx", "", "Save the sheet as CSV."),
         ("own.tsv", "source\ttarget\na\t\n", "there are no examples"),
     ],
 )

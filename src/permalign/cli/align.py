@@ -52,7 +52,8 @@ def align(
     from permalign.explain.word_alignment import align as align_pair
 
     columns = {"source_column": source_column, "target_column": target_column}
-    pairs = _read_pairs(file, {name: value for name, value in columns.items() if value is not None})
+    given = {name: value for name, value in columns.items() if value is not None}
+    pairs = _read_pairs(file, {**_columns_of_run(run, file), **given})
     model, _, _ = open_model(run, checkpoint, None, device)
     for place, source, target in pairs:
         try:
@@ -64,7 +65,18 @@ def align(
         echo(alignment.pharaoh(posteriors))
 
 
-def _read_pairs(arguments: list[str], columns: dict[str, str]) -> list[tuple[str, str, str]]:
+def _columns_of_run(run: str, file: list[str]) -> dict[str, object]:
+    """The columns that a run was trained with; none for a model without a run, and for aligned files."""
+    from permalign.models.bundled import find_model_folder
+    from permalign.training.trained_run import TrainedRun
+
+    folder = find_model_folder(run)
+    if len(file) > 1 or not (Path(folder) / "config.yaml").is_file():
+        return {}
+    return TrainedRun(folder).columns
+
+
+def _read_pairs(arguments: list[str], columns: dict[str, object]) -> list[tuple[str, str, str]]:
     """The place, the source and the target of every pair.
 
     Raises:

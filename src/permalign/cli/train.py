@@ -19,6 +19,7 @@ from permalign.cli.run_arguments import (
     load_values,
     run_name,
 )
+from permalign.tasks.data_arguments import is_data
 
 if TYPE_CHECKING:
     from permalign.options.run import RunOptions
@@ -104,14 +105,26 @@ def train(
         given = [*column_settings(source_column, target_column), *seeds, *(settings or [])]
         options = RunOptions.parse(load_values(names or [], data or [], recipe, given))
         name = run_name(*(names or []), *(data or []))
-        _train(options, run or Path("runs", f"{name}-seed-{options.seed}"), overwrite, device)
+        progress = _train(options, run or Path("runs", f"{name}-seed-{options.seed}"), overwrite, device)
+        if not names or is_data(names[0]):
+            _print_advice(options, progress)
 
 
-def _train(options: "RunOptions", run: Path, overwrite: bool, device: str | None) -> None:
+def _train(options: "RunOptions", run: Path, overwrite: bool, device: str | None) -> "Progress":
     from permalign.training.launch import train
 
     with _resume_hint(run):
-        _print_end(run, train(options, run, overwrite=overwrite, device=device))
+        progress = train(options, run, overwrite=overwrite, device=device)
+        _print_end(run, progress)
+    return progress
+
+
+def _print_advice(options: "RunOptions", progress: "Progress") -> None:
+    from permalign.training.recipes import suggest_recipe
+
+    _, score = progress.kept[0]
+    if _is_main_process() and (advice := suggest_recipe(options, score)):
+        typer.echo(advice, err=True)
 
 
 def _resume(run: Path, device: str | None) -> None:

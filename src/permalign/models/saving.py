@@ -5,17 +5,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
-from socket import getaddrinfo
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
-from huggingface_hub import constants, hf_hub_download
+from huggingface_hub import hf_hub_download
 from torch import Tensor
 
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import DataError, PermalignError, excerpt, shorten
 from permalign.files import CHECKSUMS, read_checksums, record_checksums, require_unchanged, write_text
+from permalign.hub import hub_has_address
 from permalign.options.base import MAX_COUNT
 from permalign.options.model import ModelOptions
 from permalign.options.renames import log_translation, rename_parameters, translate_options
@@ -228,7 +226,7 @@ def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
             )
         return paths[0]
     arguments = {key: hub[key] for key in HUB if key in hub}
-    offline = not _hub_has_address()
+    offline = not hub_has_address()
     if offline:  # the hub's client would try again for half a minute
         arguments["local_files_only"] = True
     try:
@@ -241,17 +239,6 @@ def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
             f"there is no folder {name}, and no model of that name {where} ({file}: {type(error).__name__}). Check the "
             "path or the name; `permalign runs` lists your runs."
         ) from error
-
-
-def _hub_has_address() -> bool:
-    """Whether the host of the Hugging Face hub can be looked up; behind a proxy, that is left to the proxy."""
-    host = urlsplit(constants.ENDPOINT).hostname
-    if getproxies() or host is None:
-        return True
-    try:
-        return bool(getaddrinfo(host, None))
-    except OSError:
-        return False
 
 
 def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:

@@ -5,6 +5,7 @@ are never read.
 """
 
 import logging
+import stat
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -96,6 +97,8 @@ def _download(file: RemoteFile, path: Path, progress: Progress) -> None:
         files.fetch(path.name, downloader=download)
     except (RequestException, ValueError) as error:
         raise _download_error(file, path, error) from error
+    readable = stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH
+    path.chmod(stat.S_IMODE(path.parent.stat().st_mode) & readable)  # pooch lets nobody else read its files
 
 
 class _Bar:

@@ -236,7 +236,7 @@ def decode_line(raw: bytes, path: str | Path, number: int) -> str:
     except UnicodeDecodeError as error:
         raise DataError(
             f"byte {error.start + 1} of the line (0x{raw[error.start]:02x}) is not UTF-8. "
-            "Save the file as UTF-8, for example with `iconv -t utf-8`.",
+            "If the file is text, save it as UTF-8, for example with `iconv -f latin1 -t utf-8`.",
             path,
             number,
         ) from None

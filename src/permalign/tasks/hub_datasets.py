@@ -1,10 +1,12 @@
 """Read datasets of Hugging Face, by name or from disk, with the library `datasets`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from permalign.errors import DataError, PermalignError
+from permalign.hub import hub_has_address
 from permalign.tasks.record_files import Record
 
 PREFIX = "hf:"
@@ -40,9 +42,26 @@ def _load(path: str) -> Any:
         if not path.startswith(PREFIX):
             return datasets.load_from_disk(path)
         name, _, configuration = path.removeprefix(PREFIX).partition(":")
-        return datasets.load_dataset(name, configuration or None)
+        with nullcontext() if hub_has_address() else _offline(datasets):
+            return datasets.load_dataset(name, configuration or None)
     except Exception as error:  # the library raises errors of many kinds
         reason = " ".join(str(error).split())[:300]
         raise DataError(
             f"the library datasets cannot load it ({type(error).__name__}: {reason}).", path
         ) from None
+
+
+@contextmanager
+def _offline(datasets: Any) -> Iterator[None]:
+    """Read only what was downloaded before, as if the environment variable ``HF_HUB_OFFLINE`` were set."""
+    from huggingface_hub import constants
+
+    modules: tuple[Any, ...] = (constants, datasets.config)
+    before = [module.HF_HUB_OFFLINE for module in modules]
+    try:
+        for module in modules:
+            module.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        for module, value in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = value

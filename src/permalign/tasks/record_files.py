@@ -5,12 +5,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from permalign.errors import DataError
-from permalign.tasks.columns import are_numbers, is_plain_word, looks_like_header, stands_out
+from permalign.tasks.columns import are_numbers, is_plain_word, looks_like_header, parse_columns, stands_out
 from permalign.tasks.file_readers import Row, read_csv, read_table, read_text
 
 Record = dict[str, object]
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".tsv.gz", ".csv.gz", ".jsonl.gz")
+
+
+_SPREADSHEET = " Save the sheet as CSV."
+_CONVERSIONS = {
+    ".json": " Write one object per line, for example with `jq -c '.[]'`.",
+    ".xls": _SPREADSHEET,
+    ".xlsx": _SPREADSHEET,
+    ".ods": _SPREADSHEET,
+    ".parquet": " Save it with `Dataset.from_parquet(...).save_to_disk(FOLDER)` of datasets, and give the folder.",
+}
+"""What to do with files of other kinds, by their suffixes."""
 
 
 def is_record_file(name: str | Path) -> bool:
@@ -29,13 +40,14 @@ def read_records(path: Path, *given: str | None) -> tuple[list[tuple[int, Record
     if kind == "tsv":
         return _read_tsv(path, given)
     if kind == "csv":
-        table = read_csv(path)
-        return [(row.number, _by_name(table.header, row)) for row in table.rows], []
+        return _read_csv(path, given)
     if kind == "jsonl":
         lines = read_text(path, blank="skip").lines
         return [(number, _parse(text, path, number)) for number, text in lines], []
     raise DataError(
-        f"expected a file that ends in {', '.join(SUFFIXES)}, a folder of them, or two aligned files.", path
+        f"expected a file that ends in {', '.join(SUFFIXES)}, a folder of them, or two aligned files."
+        + _CONVERSIONS.get(path.suffix.lower(), ""),
+        path,
     )
 
 
@@ -57,8 +69,27 @@ def _read_tsv(path: Path, given: tuple[str | None, ...]) -> tuple[list[tuple[int
             1,
         )
     notes = [] if any(given) else [_note_without_header(names)]
-    numbers = tuple(str(number) for number in range(1, len(names) + 1))
-    return [(row.number, _by_name(numbers, row)) for row in rows], notes
+    return _numbered(rows), notes
+
+
+def _read_csv(path: Path, given: tuple[str | None, ...]) -> tuple[list[tuple[int, Record]], list[str]]:
+    """Read a file whose first line is the header, unless columns are given by numbers that are not in it."""
+    table = read_csv(path)
+    wanted = [name for option in given if option for name in parse_columns(option)]
+    if are_numbers(*given) and not set(wanted) <= set(table.header):
+        return _numbered([Row(1, table.header), *table.rows]), ["line 1 is an example too."]
+    notes = []
+    if not wanted and not any(map(is_plain_word, table.header)):
+        notes = [
+            "line 1 is read as the header. If it is an example, use --source-column 1 --target-column 2."
+        ]
+    return [(row.number, _by_name(table.header, row)) for row in table.rows], notes
+
+
+def _numbered(rows: Sequence[Row]) -> list[tuple[int, Record]]:
+    """The records of a file without a header, whose columns have numbers as names."""
+    numbers = tuple(str(number) for number in range(1, len(rows[0].columns) + 1))
+    return [(row.number, _by_name(numbers, row)) for row in rows]
 
 
 def _note_without_header(cells: Sequence[str]) -> str:

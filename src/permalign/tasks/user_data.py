@@ -150,7 +150,8 @@ class UserData(PartitionedTask):
 
     def _columns(self, raw: _RawPart) -> Columns:
         if not raw.records:
-            raise DataError("the file has no examples.", raw.path)
+            is_table = {".tsv", ".csv"} & set(raw.path.suffixes)
+            raise DataError(f"the file has no examples{', only a header' if is_table else ''}.", raw.path)
         number, first = raw.records[0]
         names = {name: value_of(first, name) for name in columns_of(first)}
         try:

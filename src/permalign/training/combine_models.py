@@ -112,7 +112,7 @@ def _find_models(models: Sequence[str | Path], out: str | Path, overwrite: bool)
         folders = _kept_checkpoints(folders[0])
     if len(folders) < 2:
         raise ConfigError(
-            f"at least two models are needed, but there are {len(folders)}. Name several folders, or a run that keeps "
+            "at least two models are needed, but the run has kept only one. Name several folders, or a run that keeps "
             "several checkpoints (training.keep_checkpoints: 5)."
         )
     return folders

@@ -10,7 +10,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from permalign.errors import ConfigError, DataError, UsageError, excerpt, unknown_name
+from permalign.errors import ConfigError, DataError, UsageError, excerpt, similar_path, unknown_name
 from permalign.options.renames import EXPERIMENTS, log_translation, translate_options
 from permalign.options.run import RunOptions
 from permalign.yaml_files import YamlError, parse_yaml
@@ -168,8 +168,8 @@ def _find(name: str, folder: Path | None = None) -> tuple[Traversable | Path, Pa
     shipped = _shipped() / f"{name}.yaml"
     if not name.startswith((".", "/")) and shipped.is_file():
         return shipped, None
-    if name.endswith((".yaml", ".yml")):
-        raise DataError("there is no such file.", path)
+    if name.startswith((".", "/", "~")) or path.suffix:
+        raise DataError(f"there is no such file.{similar_path(path)}", path)
     if name in EXPERIMENTS:
         raise ConfigError(f"unknown experiment {name!r}; did you mean {EXPERIMENTS[name]!r}?")
     raise ConfigError(

@@ -34,6 +34,9 @@ MONOTONE = 0.9
 MONOTONE_CHARACTERS = 0.7
 """The same for characters, whose estimated alignments are less reliable."""
 
+SATISFYING = 90.0
+"""The result on dev, in percent, below which another recipe is suggested."""
+
 UPDATES = {"small": 3000, "large": 40_000}
 """About how many updates a run makes at most: that of a few thousand examples, and that of half a million."""
 
@@ -82,6 +85,21 @@ def choose_recipe(profile: DataProfile, *, characters: bool = False) -> Choice:
             "hard", "targets reorder their sources, and sequences are too long to sum over all orders."
         )
     return Choice("seq2seq", f"sources are too long to be reordered ({n} tokens).")
+
+
+def suggest_recipe(options: RunOptions, score: float) -> str | None:
+    """Advice for a run on the user's own data whose best result on dev leaves much to be desired; None for others.
+
+    Sums over all orders can end in a local optimum in which words are not written from the words that they translate,
+    with every seed. Whether they do on some data is not known before.
+    """
+    if score >= SATISFYING:
+        return None
+    is_hard = options.model.reorderer.objective == "hard" and options.model.head.kind == "ssnt"
+    return (
+        f"note: {score:.1f} on dev may be far from what is possible with this data. Try another recipe, such as "
+        f"--recipe {'seq2seq' if is_hard else 'hard'}, or another --seed."
+    )
 
 
 def load_recipe(

@@ -144,6 +144,12 @@ class TrainedRun:
             )
         return folder
 
+    @property
+    def columns(self) -> dict[str, object]:
+        """The columns of sources and targets that the run was trained with, if they were given."""
+        names = ("source_column", "target_column")
+        return {name: self.options.task[name] for name in names if self.options.task.get(name)}
+
     def use_file(self, arguments: Sequence[str], **options: object) -> str:
         """Evaluate on all examples of the user's data from now on; returns the name of the split that they make up.
 
@@ -151,12 +157,8 @@ class TrainedRun:
             arguments: a file, two aligned files, a folder, or ``hf:NAME``.
             options: ``source_column`` and ``target_column``; by default those that the run was trained with.
         """
-        if len(arguments) == 1:
-            names = ("source_column", "target_column")
-            options = {
-                name: self.options.task[name] for name in names if self.options.task.get(name)
-            } | options
-        self.task = WholeFile(arguments, self.task.metric, **options)
+        columns = self.columns if len(arguments) == 1 else {}
+        self.task = WholeFile(arguments, self.task.metric, **{**columns, **options})
         (split,) = self.task.splits
         return split
 

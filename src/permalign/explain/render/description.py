@@ -47,7 +47,7 @@ def describe(trace: Trace) -> str:
     if trace.segments:
         items = "".join(
             f"<li>{isolated(trace.source[token] for token in segment.source) or 'nothing'} → "
-            f"{isolated(trace.target[word] for word in segment.target) or 'nothing'}</li>"
+            f"{isolated(trace.written[word] for word in segment.target) or 'nothing'}</li>"
             for segment in trace.segments
         )
         parts.append(f"<p>Segments:</p><ol>{items}</ol>")

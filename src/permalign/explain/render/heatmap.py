@@ -47,9 +47,9 @@ def alignment_table(trace: Trace) -> tuple[Sequence[Sequence[float]], Sequence[s
     """
     rows = trace.alignment or ()
     if trace.at_end is None:
-        return rows, trace.target, trace.source
+        return rows, trace.written, trace.source
     extended = [(*row, end) for row, end in zip(rows, trace.at_end, strict=True)]
-    return extended, trace.target, (*trace.source, END)
+    return extended, trace.written, (*trace.source, END)
 
 
 def heatmap(

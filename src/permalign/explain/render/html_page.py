@@ -27,7 +27,7 @@ def html(trace: Trace, comparison: Comparison | None = None) -> str:
         trace: the trace to show.
         comparison: other ways of decoding to show below; None for none.
     """
-    title = f"{' '.join(trace.source)} → {' '.join(trace.target)}"
+    title = f"{' '.join(trace.source)} → {' '.join(trace.output)}"
     sections = [_section("", trace)]
     if comparison is not None:
         sections.append(_comparison(comparison))
@@ -62,7 +62,7 @@ def read_static(name: str) -> str:
 
 def _section(heading: str, trace: Trace) -> str:
     head = f"<h2>{safe(heading)}</h2>" if heading else f"<h1>{isolated(trace.source)}</h1>"
-    output = f'<p class="output">{isolated(trace.target) or "∅"}</p>'
+    output = f'<p class="output">{isolated(trace.output) or "∅"}</p>'
     return f"<section>{head}{output}{fragment(trace)}</section>"
 
 

@@ -60,7 +60,7 @@ def style() -> str:
 
 
 def _summary(trace: Trace) -> str:
-    words = f"{' '.join(trace.source)} becomes {' '.join(trace.target) or 'nothing'}"
+    words = f"{' '.join(trace.source)} becomes {' '.join(trace.output) or 'nothing'}"
     return words if trace.reordered is None else f"{words}, read as: {' '.join(trace.reordered)}"
 
 
@@ -229,7 +229,7 @@ def _output_words(trace: Trace, layout: Layout) -> str:
         element(
             "text", safe(shortened(word)), x=layout.target[index].x, y=layout.target_y, class_="text written"
         )
-        for index, word in enumerate(trace.target)
+        for index, word in enumerate(trace.written)
     )
     return "".join(words)
 
@@ -237,7 +237,7 @@ def _output_words(trace: Trace, layout: Layout) -> str:
 def _segment(trace: Trace, layout: Layout, column: Column) -> str:
     """Draw output words on a card, tied to the source words behind them."""
     sources = " ".join(trace.source[token] for token in column.source)
-    targets = " ".join(trace.target[word] for word in column.target)
+    targets = " ".join(trace.written[word] for word in column.target)
     content = element("title", safe(f"{sources or 'nothing'} → {targets or 'nothing'}"))
     top, bottom = layout.reordered_y, layout.target_y
     if column.above is not None:
@@ -248,7 +248,7 @@ def _segment(trace: Trace, layout: Layout, column: Column) -> str:
         content += _ribbon(column.above, column.below, top + ROW / 2, bottom - ROW / 2)
     for word in column.target:
         box = layout.target[word]
-        shown = safe(shortened(trace.target[word]))
+        shown = safe(shortened(trace.written[word]))
         content += element("text", shown, x=box.x, y=bottom, class_="text written", data_words=word)
     silent = not column.target
     return element(

@@ -91,7 +91,7 @@ def lay_out(trace: Trace) -> Layout:
     """Compute the coordinates of everything in the picture of a trace."""
     left = MARGIN + ROW_NAMES
     source_widths = [_word_width(word) for word in trace.source]
-    target_widths = [BOLD * _word_width(word) for word in trace.target]
+    target_widths = [BOLD * _word_width(word) for word in trace.written]
     reordered, target, columns = _lower_rows(trace, source_widths, target_widths, left)
     lower_width = max((box.right for box in (*(reordered or ()), *target)), default=left) - left
     source = _row(source_widths, left, _wider_gap(source_widths, lower_width))

@@ -48,11 +48,11 @@ def printable(trace: Trace) -> Trace:
     >>> printable(Trace(("a\x1b[2J", "b"), ())).source
     ('a�[2J', 'b')
     """
-    source, target, notes = (
+    source, target, notes, words = (
         tuple(CONTROL_CHARACTERS.sub("\ufffd", word) for word in words)
-        for words in (trace.source, trace.target, trace.notes)
+        for words in (trace.source, trace.target, trace.notes, trace.output)
     )
-    return replace(trace, source=source, target=target, notes=notes)
+    return replace(trace, source=source, target=target, notes=notes, words=words)
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -96,7 +96,7 @@ def _variant_lines(name: str, trace: Trace) -> list[str]:
         *lines,
         *_tree_lines(trace, with_probabilities=False)[1:],
         "",
-        *_wrapped("→ " + " ".join(trace.target)),
+        *_wrapped("→ " + " ".join(trace.output)),
     ]
 
 
@@ -111,7 +111,7 @@ def _wrapped(line: str, width: int = 32) -> list[str]:
 
 def _headline(trace: Trace) -> str:
     given = " (given target)" if trace.target_given else ""
-    return f"{' '.join(trace.source)} → {' '.join(trace.target) or '∅'}{given}"
+    return f"{' '.join(trace.source)} → {' '.join(trace.output) or '∅'}{given}"
 
 
 def _tree_lines(trace: Trace, with_probabilities: bool = True) -> list[str]:
@@ -163,7 +163,7 @@ def _crossing_lines(trace: Trace, order: Sequence[int]) -> list[str]:
 def _segments(trace: Trace) -> str:
     if not trace.segments:
         return ""
-    drawn = [segment.draw(trace.source, trace.target).split(" → ", 1) for segment in trace.segments]
+    drawn = [segment.draw(trace.source, trace.written).split(" → ", 1) for segment in trace.segments]
     width = max(display_width(source) for source, _ in drawn)
     lines = [f"  {padded(source, width)} → {target}" for source, target in drawn]
     return "\n".join(["Segments", *lines])

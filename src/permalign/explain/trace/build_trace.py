@@ -49,7 +49,7 @@ def build_trace(
     """
     distribution = sentence.distribution
     aligned = align(sentence, order, output, segments)
-    target = tuple(sentence.target.convert_ids_to_tokens(output))
+    target, words = tuple(sentence.target.convert_ids_to_tokens(output)), sentence.target.decode(output)
     order_log_prob = tree_log_prob = None
     if distribution is not None and order is not None:
         order_log_prob = finite(float(distribution.double().log_prob(order_tensor(order, sentence))))
@@ -75,6 +75,7 @@ def build_trace(
         at_end=aligned.at_end,
         copied=copied_shares(sentence, order, output),
         notes=(*sentence.notes, *alignment_notes(sentence, aligned, target)),
+        words=None if words == target else words,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from permalign.notebooks import ShownInNotebooks
 from permalign.structures import Segment
 from permalign.structures.derivations import Rule
+from permalign.text.tokenizers import JOINER
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class Trace(ShownInNotebooks):
         copied: for each output token, the probability that it was copied from the source; None for a model without a
             copy mechanism.
         notes: what is missing and why, and what is not exact.
+        words: the words of the output, if they are not its tokens: those of characters, of subwords and of tokens that
+            are joined without a space; otherwise None.
     """
 
     source: tuple[str, ...]
@@ -89,6 +92,17 @@ class Trace(ShownInNotebooks):
     at_end: tuple[float, ...] | None = None
     copied: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
+    words: tuple[str, ...] | None = None
+
+    @property
+    def output(self) -> tuple[str, ...]:
+        """The words of the output."""
+        return self.target if self.words is None else self.words
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The tokens of the output without the marks of missing spaces, which many fonts do not have."""
+        return tuple(token.replace(JOINER, "") or token for token in self.target)
 
     @property
     def reordered(self) -> tuple[str, ...] | None:

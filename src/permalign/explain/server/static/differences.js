@@ -21,6 +21,9 @@ export function changedWords(words, others) {
   return [changed, otherChanged];
 }
 
+// The words of an output, which its tokens (characters, subwords) may only be parts of.
+export const outputWords = (trace) => trace.words ?? trace.target;
+
 // Words as elements, each with its own text direction; those that are changed are marked.
 export function markedWords(words, changed = new Set()) {
   if (!words.length) return ["∅"];

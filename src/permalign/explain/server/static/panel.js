@@ -1,7 +1,7 @@
 // A panel shows how one run reads the sentence: its own choice or a sample, at one of its checkpoints.
 
 import * as api from "./api.js";
-import { changedWords, markedWords } from "./differences.js";
+import { changedWords, markedWords, outputWords } from "./differences.js";
 import { savePng, saveSvg } from "./export.js";
 import { fit, glide, makeInteractive, play, withStyle } from "./picture.js";
 
@@ -87,16 +87,19 @@ export class Panel {
     const verdict = this.find(".verdict");
     verdict.hidden = this.expected === null || !this.shown;
     if (verdict.hidden) return;
-    const [expected, output] = [this.expected.split(" ").filter(Boolean), this.shown.trace.target];
+    const [expected, output] = [this.expected.split(" ").filter(Boolean), outputWords(this.shown.trace)];
     const right = expected.join(" ") === output.join(" ");
     verdict.className = right ? "verdict right" : "verdict wrong";
     verdict.replaceChildren(right ? "✓ as expected" : "✗ expected ");
     if (!right) verdict.append(...markedWords(expected, changedWords(expected, output)[0]));
   }
 
-  // The words of the output; some of them may be marked.
-  showOutput(changed) {
-    this.find(".output bdi").replaceChildren(...markedWords(this.shown.trace.target, changed));
+  // The words of the output; some of them may be marked, or all of them if what differs is known for their tokens only.
+  showOutput(changed = new Set()) {
+    const { trace } = this.shown;
+    const words = outputWords(trace);
+    const marked = trace.words && changed.size ? new Set(words.keys()) : changed;
+    this.find(".output bdi").replaceChildren(...markedWords(words, marked));
   }
 
   async sliderMoved(reload) {
