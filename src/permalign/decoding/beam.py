@@ -1,8 +1,9 @@
 """Beam search for any head, batched over sentences, with or without a constraint."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,8 +52,7 @@ def normalised_score(score: float, length: int, length_penalty: float) -> float:
     >>> normalised_score(-6.0, length=2, length_penalty=1.0)
     -2.0
     """
-    divisor: float = (length + 1) ** length_penalty
-    return score / divisor
+    return score / _divisor(length, length_penalty)
 
 
 @dataclass(frozen=True)
@@ -64,31 +64,52 @@ class Hypothesis:
 
 
 @dataclass
-class _Prefix:
-    """An unfinished output, one row of the decoder."""
+class _Beams:
+    """The prefixes of all sentences that are still searched; every sentence has the same number of prefixes.
 
-    tokens: tuple[int, ...] = ()
-    state: object = None  # the constraint's state after these tokens
-    alive: bool = True  # False for a copy that only fills a row
+    Attributes:
+        sentences: the index of each sentence.
+        tokens: ``(sentences, prefixes, written)``, the token ids of all prefixes.
+        alive: ``(sentences, prefixes)``, False for a copy that only fills a row.
+        states: the constraint's state after each prefix, for every sentence that has a constraint.
+        finished_ranks: ``(sentences, n_best)``, the ranks of the best finished hypotheses; -inf where there are fewer.
+    """
+
+    sentences: Tensor
+    tokens: Tensor
+    alive: Tensor
+    states: list[list[object]]
+    finished_ranks: Tensor
+
+    @classmethod
+    def start(cls, rules: Sequence[Constraint | None], n_best: int, device: torch.device) -> "_Beams":
+        """One empty prefix for every sentence."""
+        count = len(rules)
+        return cls(
+            torch.arange(count, device=device),
+            torch.empty((count, 1, 0), dtype=torch.int64, device=device),
+            torch.ones((count, 1), dtype=torch.bool, device=device),
+            [[] if rule is None else [rule.start()] for rule in rules],
+            torch.full((count, n_best), -torch.inf, dtype=torch.float64, device=device),
+        )
 
 
-@dataclass
-class _Search:
-    """The search for one sentence: its prefixes, in the order of their rows, and its finished hypotheses."""
+class _Continuations(NamedTuple):
+    """Continuations of each sentence's prefixes, best first: ``(sentences, continuations)`` each.
 
-    max_length: int
-    constraint: Constraint | None
-    prefixes: list[_Prefix]
-    finished: list[Hypothesis] = field(default_factory=list)
+    Attributes:
+        scores: their scores, -inf for those that only fill up a row.
+        parents: the index of the prefix that each of them continues.
+        tokens: the token that each of them adds.
+    """
 
-    def is_over(self, best_prefix: float, n_best: int, length_penalty: float) -> bool:
-        """Whether no prefix can still get among the best.
+    scores: Tensor
+    parents: Tensor
+    tokens: Tensor
 
-        An output is never more probable than its prefixes, and no longer than the maximum length.
-        """
-        ranked = sorted((_rank(hypothesis, length_penalty) for hypothesis in self.finished), reverse=True)
-        bound = normalised_score(best_prefix, self.max_length, length_penalty)
-        return best_prefix == -torch.inf or (len(ranked) >= n_best and ranked[n_best - 1] >= bound)
+    def take(self, ranks: Tensor) -> "_Continuations":
+        """Those at some ranks, ``(sentences, new)``."""
+        return _Continuations(*(field.gather(1, ranks) for field in self))
 
 
 def beam_search(
@@ -119,107 +140,201 @@ def beam_search(
             f"n_best is {n_best} and beam {beam}, but 1 <= n_best <= beam must hold. Widen the beam."
         )
     rules: Sequence[Constraint | None] = constraints or [None] * len(max_lengths)
-    searches = [
-        _Search(max_length, rule, [_Prefix(state=rule.start() if rule else None)])
-        for max_length, rule in zip(max_lengths, rules, strict=True)
-    ]
-    active = list(searches)
+    finished: list[list[Hypothesis]] = [[] for _ in rules]
     written = 0
-    while active:
-        scores = _allowed_scores(decoder.scores(), active, written, same_length)
-        rows, tokens, active = _advance(scores, active, beam, n_best, length_penalty)
-        if active:
-            device = scores.device
-            decoder.extend(torch.tensor(rows, device=device), torch.tensor(tokens, device=device))
+    scores = decoder.scores()
+    device = scores.device
+    limits = torch.tensor(max_lengths, device=device)
+    # a prefix has at most its score, divided by the largest power of a length
+    divisors = [_divisor(limit, length_penalty) for limit in max_lengths]
+    bound_divisors = torch.tensor(divisors, dtype=torch.float64, device=device)
+    beams = _Beams.start(rules, n_best, device)
+    while True:
+        allowed = _allowed_scores(scores, beams, rules, limits - written, same_length)
+        found = _best_continuations(allowed, beams, rules, beam)
+        _finish(found, beams, beam, _divisor(written, length_penalty), finished)
+        chosen, best_prefix, alive = _extensions(found, beam)
+        # an output is never more probable than its prefixes, and no longer than the maximum length
+        bound = best_prefix.double() / bound_divisors
+        unfinished = (best_prefix > -torch.inf) & ~(beams.finished_ranks[:, -1] >= bound)
+        kept = unfinished.nonzero().squeeze(1)
+        if not len(kept):
+            break
+        rows = (chosen.parents + beams.alive.shape[1] * torch.arange(len(chosen.parents), device=device)[:, None])[kept]
+        tokens, limits, bound_divisors = chosen.tokens[kept], limits[kept], bound_divisors[kept]
+        beams = _extended(beams, rules, kept, chosen.parents[kept], tokens, alive[kept])
+        decoder.extend(rows.flatten(), tokens.flatten())
+        scores = decoder.scores()
         written += 1
     return [
-        sorted(search.finished, key=lambda hypothesis: -_rank(hypothesis, length_penalty))[:n_best]
-        for search in searches
+        sorted(hypotheses, key=lambda hypothesis: -_rank(hypothesis, length_penalty))[:n_best]
+        for hypotheses in finished
     ]
+
+
+def _divisor(length: int, length_penalty: float) -> float:
+    """What the score of an output is divided by; see `normalised_score`."""
+    divisor: float = (length + 1) ** length_penalty
+    return divisor
 
 
 def _rank(hypothesis: Hypothesis, length_penalty: float) -> float:
     return normalised_score(hypothesis.score, len(hypothesis.tokens), length_penalty)
 
 
-def _allowed_scores(scores: Tensor, active: Sequence[_Search], written: int, same_length: bool) -> Tensor:
+def _allowed_scores(
+    scores: Tensor, beams: _Beams, rules: Sequence[Constraint | None], left: Tensor, same_length: bool
+) -> Tensor:
     """Scores of all continuations, ``(sentences, prefixes, vocabulary)``, -inf for those that are not allowed.
 
-    The scores of a batch have room for the unknown words of the sentence that has most of them.
+    Args:
+        scores: ``(rows, vocabulary)``, the decoder's. They have room for the unknown words of the sentence that has
+            most of them.
+        beams: the prefixes.
+        rules: the constraints of all sentences.
+        left: ``(sentences,)``, how many tokens may still be written.
+        same_length: whether exactly so many must be written.
     """
-    vocab_size = scores.shape[-1]
-    allowed = scores.clone()
-    allowed[:, NEVER_WRITTEN] = -torch.inf
-    impossible, only_end, constrained, masks = [], [], [], []
-    prefixes = ((search, prefix) for search in active for prefix in search.prefixes)
-    for row, (search, prefix) in enumerate(prefixes):
-        left = search.max_length - written
-        if not prefix.alive:
-            impossible.append(row)
-        elif search.constraint is not None:
-            mask = search.constraint.mask(prefix.state, left, same_length)
-            masks.append(pad(mask, (0, vocab_size - len(mask)))[:vocab_size])
-            constrained.append(row)
-        elif left <= 0:
-            only_end.append(row)
-    if masks:
-        mask = torch.stack(masks).to(scores.device)
-        allowed[constrained] = allowed[constrained].masked_fill(~mask, -torch.inf)
-    if impossible or only_end:
-        allowed[impossible + only_end] = -torch.inf
-        allowed[only_end, END_ID] = scores[only_end, END_ID]
-    return allowed.view(len(active), -1, vocab_size)
+    vocab_size, device = scores.shape[-1], scores.device
+    never = torch.zeros(vocab_size, dtype=torch.bool)
+    never[NEVER_WRITTEN] = True
+    allowed = scores.masked_fill(never.to(device), -torch.inf).view(*beams.alive.shape, vocab_size)
+    if not bool(beams.alive.all()):
+        allowed = allowed.masked_fill(~beams.alive[..., None], -torch.inf)
+    if any(beams.states):
+        allowed = _constrained(allowed, beams, rules, left.tolist(), same_length)
+    if bool((left <= 0).any()):
+        free = torch.tensor([not states for states in beams.states], device=device)
+        not_end = torch.arange(vocab_size, device=device) != END_ID
+        allowed = allowed.masked_fill((free & (left <= 0))[:, None, None] & not_end, -torch.inf)
+    return allowed
 
 
-def _advance(
+def _constrained(
     scores: Tensor,
-    active: Sequence[_Search],
-    beam: int,
-    n_best: int,
-    length_penalty: float,
-) -> tuple[list[int], list[int], list[_Search]]:
-    """Choose continuations; returns the decoder's rows, the token to add to each, and the unfinished searches."""
-    num_prefixes, vocab_size = scores.shape[1], scores.shape[2]
+    beams: _Beams,
+    rules: Sequence[Constraint | None],
+    left: Sequence[int],
+    same_length: bool,
+) -> Tensor:
+    """The scores, -inf for what constraints forbid. Prefixes in the same state share one mask."""
+    sentences, alive, vocab_size = beams.sentences.tolist(), beams.alive.tolist(), scores.shape[-1]
+    anything = torch.ones(vocab_size, dtype=torch.bool)
+    masks, number = [anything], {id(anything): 0}
+    chosen = []
+    for sentence, is_alive, states, remaining in zip(sentences, alive, beams.states, left, strict=True):
+        rule = rules[sentence]
+        for prefix, lives in enumerate(is_alive):
+            mask = anything
+            if rule is not None and lives:
+                mask = rule.mask(states[prefix], remaining, same_length)
+            if id(mask) not in number:
+                number[id(mask)] = len(masks)
+                masks.append(mask)  # which also keeps it alive, so that no other mask gets its id
+            chosen.append(number[id(mask)])
+    table = torch.stack([pad(mask, (0, vocab_size - len(mask)))[:vocab_size] for mask in masks])
+    forbidden = ~table.to(scores.device)
+    return scores.masked_fill(forbidden[torch.tensor(chosen, device=scores.device)].view_as(scores), -torch.inf)
+
+
+def _best_continuations(
+    scores: Tensor, beams: _Beams, rules: Sequence[Constraint | None], beam: int
+) -> _Continuations:
+    """The best continuations of every sentence, of all its prefixes."""
+    num_prefixes, vocab_size = scores.shape[1:]
     # each prefix can end in one way only, so among 2 * beam continuations at least beam do not end
     best, indices = scores.flatten(1).topk(min(2 * beam, num_prefixes * vocab_size))
-    rows, tokens, unfinished = [], [], []
-    for number, (search, values, chosen) in enumerate(
-        zip(active, best.tolist(), indices.tolist(), strict=True)
-    ):
-        extended: list[_Prefix] = []
-        parents: list[int] = []
-        best_prefix = -torch.inf
-        ranked = zip(values, chosen, strict=True)
-        continuations = _spread_over_progress(
-            search, scores[number], {index: value for value, index in ranked}
-        )
-        for rank, (index, value) in enumerate(continuations.items()):
-            parent, token = divmod(index, vocab_size)
-            if value == -torch.inf or len(extended) == beam:
-                break
-            prefix = search.prefixes[parent]
-            if token == END_ID:
-                if rank < beam:
-                    search.finished.append(Hypothesis(prefix.tokens, value))
-                continue
-            state = search.constraint.advance(prefix.state, token) if search.constraint else None
-            extended.append(_Prefix((*prefix.tokens, token), state))
-            parents.append(number * num_prefixes + parent)
-            best_prefix = max(best_prefix, value)
-        if search.is_over(best_prefix, n_best, length_penalty):
-            continue
-        while len(extended) < beam:  # every sentence has the same number of rows
-            extended.append(_Prefix(extended[-1].tokens, alive=False))
-            parents.append(parents[-1])
-        search.prefixes = extended
-        rows += parents
-        tokens += [prefix.tokens[-1] for prefix in extended]
-        unfinished.append(search)
-    return rows, tokens, unfinished
+    requiring = [
+        (row, rule)
+        for row, sentence in enumerate(beams.sentences.tolist() if any(beams.states) else [])
+        if (rule := rules[sentence]) is not None and rule.requires_tokens
+    ]
+    if requiring:
+        best, indices = _spread_all(scores, beams, requiring, best, indices)
+    return _Continuations(best, indices // vocab_size, indices % vocab_size)
+
+
+def _spread_all(
+    scores: Tensor, beams: _Beams, requiring: Sequence[tuple[int, Constraint]], best: Tensor, indices: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Continuations, those of sentences that require tokens sorted anew and with others among them."""
+    values, chosen, alive = best.tolist(), indices.tolist(), beams.alive.tolist()
+    for row, rule in requiring:
+        states = [state if lives else None for state, lives in zip(beams.states[row], alive[row], strict=True)]
+        ranked = dict(zip(chosen[row], values[row], strict=True))
+        spread = _spread_over_progress(rule, states, scores[row], ranked)
+        chosen[row], values[row] = list(spread), list(spread.values())
+    width = max(map(len, chosen))
+    values = [[*row, *[-torch.inf] * (width - len(row))] for row in values]
+    chosen = [[*row, *[0] * (width - len(row))] for row in chosen]
+    return best.new_tensor(values), indices.new_tensor(chosen)
+
+
+def _finish(
+    found: _Continuations, beams: _Beams, beam: int, divisor: float, finished: list[list[Hypothesis]]
+) -> None:
+    """Add the outputs that end to the finished ones of their sentences."""
+    scores, tokens = found.scores[:, :beam], found.tokens[:, :beam]
+    ends = (tokens == END_ID) & (scores > -torch.inf)
+    at, rank = ends.nonzero(as_tuple=True)
+    if not len(at):
+        return
+    outputs = beams.tokens[at, found.parents[at, rank]].tolist()
+    of_outputs = zip(beams.sentences[at].tolist(), outputs, scores[at, rank].tolist(), strict=True)
+    for sentence, output, score in of_outputs:
+        finished[sentence].append(Hypothesis(tuple(output), score))
+    ranks = (scores.double() / divisor).masked_fill(~ends, -torch.inf)
+    n_best = beams.finished_ranks.shape[1]
+    beams.finished_ranks = torch.cat([beams.finished_ranks, ranks], 1).topk(n_best).values
+
+
+def _extensions(found: _Continuations, beam: int) -> tuple[_Continuations, Tensor, Tensor]:
+    """The continuations that are extended further, ``beam`` for each sentence.
+
+    Returns:
+        The continuations, filled up with copies of the last one; the score of each sentence's best, -inf if it has
+        none; and which of them are no copies.
+    """
+    continues = (found.tokens != END_ID) & (found.scores > -torch.inf)
+    count = continues.sum(1, keepdim=True).clamp(max=beam)
+    first = (~continues).to(torch.uint8).argsort(dim=1, stable=True)  # those that continue come first, in their order
+    slots = torch.arange(beam, device=count.device).expand(len(count), -1)
+    chosen = found.take(first.gather(1, torch.minimum(slots, (count - 1).clamp(min=0))))
+    alive = slots < count
+    return chosen, chosen.scores.masked_fill(~alive, -torch.inf).amax(1), alive
+
+
+def _extended(
+    beams: _Beams, rules: Sequence[Constraint | None], kept: Tensor, parents: Tensor, tokens: Tensor, alive: Tensor
+) -> _Beams:
+    """The prefixes of the sentences that are kept, each with one more token."""
+    sentences = beams.sentences[kept]
+    before = beams.tokens[kept[:, None], parents]  # (sentences, prefixes, written)
+    states = [beams.states[row] for row in kept.tolist()]
+    if any(states):
+        states = [
+            []
+            if rule is None
+            else [
+                rule.advance(own[parent], token) if lives else None
+                for parent, token, lives in zip(*chosen, strict=True)
+            ]
+            for own, rule, *chosen in zip(
+                states,
+                (rules[sentence] for sentence in sentences.tolist()),
+                parents.tolist(),
+                tokens.tolist(),
+                alive.tolist(),
+                strict=True,
+            )
+        ]
+    return _Beams(
+        sentences, torch.cat([before, tokens[..., None]], 2), alive, states, beams.finished_ranks[kept]
+    )
 
 
 def _spread_over_progress(
-    search: _Search, scores: Tensor, continuations: dict[int, float]
+    constraint: Constraint, states: Sequence[object], scores: Tensor, continuations: dict[int, float]
 ) -> dict[int, float]:
     """Sort the continuations of a sentence such that a beam has room for those that meet a constraint bit by bit.
 
@@ -228,27 +343,26 @@ def _spread_over_progress(
     the best continuation of every progress comes first, then the second best of each, and so on.
 
     Args:
-        search: the search for the sentence.
+        constraint: the constraint of the sentence.
+        states: its state after each prefix; None for a copy that only fills a row.
         scores: the scores of all continuations, ``(prefixes, vocabulary)``.
         continuations: the best continuations and their scores, best first, by their index in the flattened scores.
     """
-    constraint, vocab_size = search.constraint, scores.shape[1]
-    if constraint is None:
-        return continuations
+    vocab_size = scores.shape[1]
     wanted = {
         parent * vocab_size + token: float(scores[parent, token])
-        for parent, prefix in enumerate(search.prefixes)
-        if prefix.alive
-        for token in constraint.wanted(prefix.state)
+        for parent, state in enumerate(states)
+        if state is not None
+        for token in constraint.wanted(state)
         if token < vocab_size
     }
-    if not wanted and not any(constraint.progress(p.state) for p in search.prefixes if p.alive):
+    if not wanted and not any(constraint.progress(state) for state in states if state is not None):
         return continuations
     banks: dict[int, list[tuple[int, float]]] = {}
     possible = {index: value for index, value in {**continuations, **wanted}.items() if value > -torch.inf}
     for index, value in sorted(possible.items(), key=lambda item: -item[1]):
         parent, token = divmod(index, vocab_size)
-        state = search.prefixes[parent].state
+        state = states[parent]
         after = state if token == END_ID else constraint.advance(state, token)
         banks.setdefault(constraint.progress(after), []).append((index, value))
     ordered = [banks[progress] for progress in sorted(banks, reverse=True)]
