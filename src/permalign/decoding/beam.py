@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -14,6 +16,10 @@ from permalign.heads.base import Decoder
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID
 
 NEVER_WRITTEN = [PADDING_ID, UNKNOWN_ID, BEGIN_ID]
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -67,30 +73,33 @@ class Hypothesis:
 class _Beams:
     """The prefixes of all sentences that are still searched; every sentence has the same number of prefixes.
 
+    They are kept in arrays, for these are small, and an operation on a small array costs less than one on a tensor.
+
     Attributes:
         sentences: the index of each sentence.
         tokens: ``(sentences, prefixes, written)``, the token ids of all prefixes.
         alive: ``(sentences, prefixes)``, False for a copy that only fills a row.
         states: the constraint's state after each prefix, for every sentence that has a constraint.
-        finished_ranks: ``(sentences, n_best)``, the ranks of the best finished hypotheses; -inf where there are fewer.
+        finished_ranks: ``(sentences, n_best)``, the ranks of the best finished hypotheses, worst first; -inf where
+            there are fewer.
     """
 
-    sentences: Tensor
-    tokens: Tensor
-    alive: Tensor
+    sentences: Integers
+    tokens: Integers
+    alive: Booleans
     states: list[list[object]]
-    finished_ranks: Tensor
+    finished_ranks: Floats
 
     @classmethod
-    def start(cls, rules: Sequence[Constraint | None], n_best: int, device: torch.device) -> "_Beams":
+    def start(cls, rules: Sequence[Constraint | None], n_best: int) -> "_Beams":
         """One empty prefix for every sentence."""
         count = len(rules)
         return cls(
-            torch.arange(count, device=device),
-            torch.empty((count, 1, 0), dtype=torch.int64, device=device),
-            torch.ones((count, 1), dtype=torch.bool, device=device),
+            np.arange(count),
+            np.empty((count, 1, 0), np.int64),
+            np.ones((count, 1), np.bool_),
             [[] if rule is None else [rule.start()] for rule in rules],
-            torch.full((count, n_best), -torch.inf, dtype=torch.float64, device=device),
+            np.full((count, n_best), -np.inf),
         )
 
 
@@ -103,13 +112,9 @@ class _Continuations(NamedTuple):
         tokens: the token that each of them adds.
     """
 
-    scores: Tensor
-    parents: Tensor
-    tokens: Tensor
-
-    def take(self, ranks: Tensor) -> "_Continuations":
-        """Those at some ranks, ``(sentences, new)``."""
-        return _Continuations(*(field.gather(1, ranks) for field in self))
+    scores: Floats
+    parents: Integers
+    tokens: Integers
 
 
 def beam_search(
@@ -141,31 +146,25 @@ def beam_search(
         )
     rules: Sequence[Constraint | None] = constraints or [None] * len(max_lengths)
     finished: list[list[Hypothesis]] = [[] for _ in rules]
-    written = 0
-    scores = decoder.scores()
-    device = scores.device
-    limits = torch.tensor(max_lengths, device=device)
-    # a prefix has at most its score, divided by the largest power of a length
-    divisors = [_divisor(limit, length_penalty) for limit in max_lengths]
-    bound_divisors = torch.tensor(divisors, dtype=torch.float64, device=device)
-    beams = _Beams.start(rules, n_best, device)
+    limits = np.array(max_lengths)
+    # an output is never more probable than its prefixes, and no longer than the maximum length
+    bound_divisors = np.array([_divisor(limit, length_penalty) for limit in max_lengths])
+    beams, scores, written = _Beams.start(rules, n_best), decoder.scores(), 0
     while True:
         allowed = _allowed_scores(scores, beams, rules, limits - written, same_length)
         found = _best_continuations(allowed, beams, rules, beam)
         _finish(found, beams, beam, _divisor(written, length_penalty), finished)
         chosen, best_prefix, alive = _extensions(found, beam)
-        # an output is never more probable than its prefixes, and no longer than the maximum length
-        bound = best_prefix.double() / bound_divisors
-        unfinished = (best_prefix > -torch.inf) & ~(beams.finished_ranks[:, -1] >= bound)
-        kept = unfinished.nonzero().squeeze(1)
+        is_over = beams.finished_ranks[:, 0] >= best_prefix / bound_divisors
+        (kept,) = ((best_prefix > -np.inf) & ~is_over).nonzero()
         if not len(kept):
             break
-        rows = (chosen.parents + beams.alive.shape[1] * torch.arange(len(chosen.parents), device=device)[:, None])[kept]
-        tokens, limits, bound_divisors = chosen.tokens[kept], limits[kept], bound_divisors[kept]
-        beams = _extended(beams, rules, kept, chosen.parents[kept], tokens, alive[kept])
-        decoder.extend(rows.flatten(), tokens.flatten())
-        scores = decoder.scores()
-        written += 1
+        parents, tokens = chosen.parents[kept], chosen.tokens[kept]
+        rows = parents + kept[:, None] * beams.alive.shape[1]
+        beams = _extended(beams, rules, kept, parents, tokens, alive[kept])
+        limits, bound_divisors = limits[kept], bound_divisors[kept]
+        decoder.extend(*(torch.from_numpy(array.flatten()).to(scores.device) for array in (rows, tokens)))
+        scores, written = decoder.scores(), written + 1
     return [
         sorted(hypotheses, key=lambda hypothesis: -_rank(hypothesis, length_penalty))[:n_best]
         for hypotheses in finished
@@ -183,7 +182,7 @@ def _rank(hypothesis: Hypothesis, length_penalty: float) -> float:
 
 
 def _allowed_scores(
-    scores: Tensor, beams: _Beams, rules: Sequence[Constraint | None], left: Tensor, same_length: bool
+    scores: Tensor, beams: _Beams, rules: Sequence[Constraint | None], left: Integers, same_length: bool
 ) -> Tensor:
     """Scores of all continuations, ``(sentences, prefixes, vocabulary)``, -inf for those that are not allowed.
 
@@ -195,46 +194,41 @@ def _allowed_scores(
         left: ``(sentences,)``, how many tokens may still be written.
         same_length: whether exactly so many must be written.
     """
-    vocab_size, device = scores.shape[-1], scores.device
-    never = torch.zeros(vocab_size, dtype=torch.bool)
-    never[NEVER_WRITTEN] = True
-    allowed = scores.masked_fill(never.to(device), -torch.inf).view(*beams.alive.shape, vocab_size)
-    if not bool(beams.alive.all()):
-        allowed = allowed.masked_fill(~beams.alive[..., None], -torch.inf)
+    allowed = scores.clone()
+    allowed[:, NEVER_WRITTEN] = -torch.inf
+    allowed = allowed.view(*beams.alive.shape, -1)
+    if not beams.alive.all():
+        allowed[torch.from_numpy(~beams.alive).to(scores.device)] = -torch.inf
     if any(beams.states):
-        allowed = _constrained(allowed, beams, rules, left.tolist(), same_length)
-    if bool((left <= 0).any()):
-        free = torch.tensor([not states for states in beams.states], device=device)
-        not_end = torch.arange(vocab_size, device=device) != END_ID
-        allowed = allowed.masked_fill((free & (left <= 0))[:, None, None] & not_end, -torch.inf)
+        allowed = _constrained(allowed, beams, rules, left, same_length)
+    over = (left <= 0) & np.array([not states for states in beams.states])
+    if over.any():
+        not_end = torch.arange(scores.shape[-1], device=scores.device) != END_ID
+        only_end = torch.from_numpy(over).to(scores.device)[:, None, None] & not_end
+        allowed = allowed.masked_fill(only_end, -torch.inf)
     return allowed
 
 
 def _constrained(
-    scores: Tensor,
-    beams: _Beams,
-    rules: Sequence[Constraint | None],
-    left: Sequence[int],
-    same_length: bool,
+    scores: Tensor, beams: _Beams, rules: Sequence[Constraint | None], left: Integers, same_length: bool
 ) -> Tensor:
-    """The scores, -inf for what constraints forbid. Prefixes in the same state share one mask."""
-    sentences, alive, vocab_size = beams.sentences.tolist(), beams.alive.tolist(), scores.shape[-1]
+    """The scores, -inf for what constraints forbid; prefixes that may be followed by the same tokens share a mask."""
+    vocab_size = scores.shape[-1]
     anything = torch.ones(vocab_size, dtype=torch.bool)
-    masks, number = [anything], {id(anything): 0}
-    chosen = []
-    for sentence, is_alive, states, remaining in zip(sentences, alive, beams.states, left, strict=True):
-        rule = rules[sentence]
-        for prefix, lives in enumerate(is_alive):
+    masks, number, chosen = [anything], {id(anything): 0}, []
+    for row, (sentence, remaining) in enumerate(zip(beams.sentences.tolist(), left.tolist(), strict=True)):
+        rule, states = rules[sentence], beams.states[row]
+        for prefix, alive in enumerate(beams.alive[row].tolist()):
             mask = anything
-            if rule is not None and lives:
+            if rule is not None and alive:
                 mask = rule.mask(states[prefix], remaining, same_length)
             if id(mask) not in number:
                 number[id(mask)] = len(masks)
-                masks.append(mask)  # which also keeps it alive, so that no other mask gets its id
+                masks.append(mask)  # which keeps it, so that no other mask gets its id
             chosen.append(number[id(mask)])
-    table = torch.stack([pad(mask, (0, vocab_size - len(mask)))[:vocab_size] for mask in masks])
-    forbidden = ~table.to(scores.device)
-    return scores.masked_fill(forbidden[torch.tensor(chosen, device=scores.device)].view_as(scores), -torch.inf)
+    allowed = torch.stack([pad(mask, (0, vocab_size - len(mask)))[:vocab_size] for mask in masks])
+    forbidden = ~allowed.to(scores.device)[torch.tensor(chosen, device=scores.device)]
+    return scores.masked_fill(forbidden.view_as(scores), -torch.inf)
 
 
 def _best_continuations(
@@ -243,94 +237,94 @@ def _best_continuations(
     """The best continuations of every sentence, of all its prefixes."""
     num_prefixes, vocab_size = scores.shape[1:]
     # each prefix can end in one way only, so among 2 * beam continuations at least beam do not end
-    best, indices = scores.flatten(1).topk(min(2 * beam, num_prefixes * vocab_size))
+    top = scores.flatten(1).topk(min(2 * beam, num_prefixes * vocab_size))
+    best, indices = top.values.double().cpu().numpy(), top.indices.cpu().numpy()
     requiring = [
         (row, rule)
-        for row, sentence in enumerate(beams.sentences.tolist() if any(beams.states) else [])
-        if (rule := rules[sentence]) is not None and rule.requires_tokens
+        for row, states in enumerate(beams.states)
+        if states and (rule := rules[beams.sentences[row]]) is not None and rule.requires_tokens
     ]
     if requiring:
         best, indices = _spread_all(scores, beams, requiring, best, indices)
-    return _Continuations(best, indices // vocab_size, indices % vocab_size)
+    return _Continuations(best, *np.divmod(indices, vocab_size))
 
 
 def _spread_all(
-    scores: Tensor, beams: _Beams, requiring: Sequence[tuple[int, Constraint]], best: Tensor, indices: Tensor
-) -> tuple[Tensor, Tensor]:
+    scores: Tensor, beams: _Beams, requiring: Sequence[tuple[int, Constraint]], best: Floats, indices: Integers
+) -> tuple[Floats, Integers]:
     """Continuations, those of sentences that require tokens sorted anew and with others among them."""
-    values, chosen, alive = best.tolist(), indices.tolist(), beams.alive.tolist()
+    values, chosen = best.tolist(), indices.tolist()
     for row, rule in requiring:
-        states = [state if lives else None for state, lives in zip(beams.states[row], alive[row], strict=True)]
         ranked = dict(zip(chosen[row], values[row], strict=True))
-        spread = _spread_over_progress(rule, states, scores[row], ranked)
+        spread = _spread_over_progress(rule, beams.states[row], scores[row], ranked)
         chosen[row], values[row] = list(spread), list(spread.values())
     width = max(map(len, chosen))
-    values = [[*row, *[-torch.inf] * (width - len(row))] for row in values]
-    chosen = [[*row, *[0] * (width - len(row))] for row in chosen]
-    return best.new_tensor(values), indices.new_tensor(chosen)
+    return (
+        np.array([row + [-np.inf] * (width - len(row)) for row in values]),
+        np.array([row + [0] * (width - len(row)) for row in chosen]),
+    )
 
 
 def _finish(
     found: _Continuations, beams: _Beams, beam: int, divisor: float, finished: list[list[Hypothesis]]
 ) -> None:
     """Add the outputs that end to the finished ones of their sentences."""
-    scores, tokens = found.scores[:, :beam], found.tokens[:, :beam]
-    ends = (tokens == END_ID) & (scores > -torch.inf)
-    at, rank = ends.nonzero(as_tuple=True)
+    scores = found.scores[:, :beam]
+    ends = (found.tokens[:, :beam] == END_ID) & (scores > -np.inf)
+    at, rank = ends.nonzero()
     if not len(at):
         return
     outputs = beams.tokens[at, found.parents[at, rank]].tolist()
     of_outputs = zip(beams.sentences[at].tolist(), outputs, scores[at, rank].tolist(), strict=True)
     for sentence, output, score in of_outputs:
         finished[sentence].append(Hypothesis(tuple(output), score))
-    ranks = (scores.double() / divisor).masked_fill(~ends, -torch.inf)
+    ranks = np.where(ends, scores / divisor, -np.inf)
     n_best = beams.finished_ranks.shape[1]
-    beams.finished_ranks = torch.cat([beams.finished_ranks, ranks], 1).topk(n_best).values
+    beams.finished_ranks = np.sort(np.concatenate([beams.finished_ranks, ranks], 1))[:, -n_best:]
 
 
-def _extensions(found: _Continuations, beam: int) -> tuple[_Continuations, Tensor, Tensor]:
+def _extensions(found: _Continuations, beam: int) -> tuple[_Continuations, Floats, Booleans]:
     """The continuations that are extended further, ``beam`` for each sentence.
 
     Returns:
         The continuations, filled up with copies of the last one; the score of each sentence's best, -inf if it has
         none; and which of them are no copies.
     """
-    continues = (found.tokens != END_ID) & (found.scores > -torch.inf)
-    count = continues.sum(1, keepdim=True).clamp(max=beam)
-    first = (~continues).to(torch.uint8).argsort(dim=1, stable=True)  # those that continue come first, in their order
-    slots = torch.arange(beam, device=count.device).expand(len(count), -1)
-    chosen = found.take(first.gather(1, torch.minimum(slots, (count - 1).clamp(min=0))))
+    continues = (found.tokens != END_ID) & (found.scores > -np.inf)
+    count = np.minimum(continues.sum(1, keepdims=True), beam)
+    first = (~continues).argsort(1, kind="stable")  # those that continue come first, in their order
+    slots = np.arange(beam)
+    ranks = np.take_along_axis(first, np.minimum(slots, np.maximum(count - 1, 0)), 1)
+    chosen = _Continuations(*(np.take_along_axis(field, ranks, 1) for field in found))
     alive = slots < count
-    return chosen, chosen.scores.masked_fill(~alive, -torch.inf).amax(1), alive
+    return chosen, np.where(alive, chosen.scores, -np.inf).max(1), alive
 
 
 def _extended(
-    beams: _Beams, rules: Sequence[Constraint | None], kept: Tensor, parents: Tensor, tokens: Tensor, alive: Tensor
+    beams: _Beams,
+    rules: Sequence[Constraint | None],
+    kept: Integers,
+    parents: Integers,
+    tokens: Integers,
+    alive: Booleans,
 ) -> _Beams:
     """The prefixes of the sentences that are kept, each with one more token."""
-    sentences = beams.sentences[kept]
-    before = beams.tokens[kept[:, None], parents]  # (sentences, prefixes, written)
-    states = [beams.states[row] for row in kept.tolist()]
-    if any(states):
-        states = [
+    sentences, before = beams.sentences[kept], beams.tokens[kept[:, None], parents]
+    states: list[list[object]] = []
+    for row, sentence, *chosen in zip(
+        kept.tolist(), sentences.tolist(), parents.tolist(), tokens.tolist(), alive.tolist(), strict=True
+    ):
+        rule, own = rules[sentence], beams.states[row]
+        states.append(
             []
             if rule is None
             else [
                 rule.advance(own[parent], token) if lives else None
                 for parent, token, lives in zip(*chosen, strict=True)
             ]
-            for own, rule, *chosen in zip(
-                states,
-                (rules[sentence] for sentence in sentences.tolist()),
-                parents.tolist(),
-                tokens.tolist(),
-                alive.tolist(),
-                strict=True,
-            )
-        ]
-    return _Beams(
-        sentences, torch.cat([before, tokens[..., None]], 2), alive, states, beams.finished_ranks[kept]
-    )
+        )
+    written = np.concatenate([before, tokens[..., None]], 2)
+    return _Beams(sentences, written, alive, states, beams.finished_ranks[kept])
 
 
 def _spread_over_progress(

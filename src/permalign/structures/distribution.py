@@ -292,6 +292,14 @@ class OrderDistribution(ShownInNotebooks, Orders, ABC):
         """The most probable derivation of every sentence (Viterbi: the maximum in place of the sum)."""
         return self._heaviest(self._chart(maximise=True))
 
+    def greedy_order(self) -> Int[Tensor, "batch n"]:
+        """The order of `greedy_derivation`, without its tree; padding keeps its position."""
+        return self._walk(self._chart(), None)[2][0]
+
+    def best_order(self) -> Int[Tensor, "batch n"]:
+        """The order of `best_derivation`, without its tree; padding keeps its position."""
+        return self._walk(self._chart(maximise=True), None)[2][0]
+
     @torch.no_grad()
     def top_derivations(self, k: int) -> list[list[Derivation]]:
         """The k most probable derivations of every sentence, best first; all of them where there are fewer."""
