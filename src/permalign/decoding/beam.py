@@ -34,6 +34,7 @@ class SearchSettings:
             None for any number.
         length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared; see
             `normalised_score`.
+        scores: whether outputs need a score even where there is only one candidate to choose from.
     """
 
     beam: int = 1
@@ -41,6 +42,7 @@ class SearchSettings:
     max_length: int | None = None
     max_operations: float | None = None
     length_penalty: float = 0.0
+    scores: bool = True
 
     def select(self, sentences: Sequence[int]) -> "SearchSettings":
         """The settings for some of the sentences."""
@@ -293,9 +295,9 @@ def _extensions(found: _Continuations, beam: int) -> tuple[_Continuations, Float
     continues = (found.tokens != END_ID) & (found.scores > -np.inf)
     count = np.minimum(continues.sum(1, keepdims=True), beam)
     first = (~continues).argsort(1, kind="stable")  # those that continue come first, in their order
-    slots = np.arange(beam)
-    ranks = np.take_along_axis(first, np.minimum(slots, np.maximum(count - 1, 0)), 1)
-    chosen = _Continuations(*(np.take_along_axis(field, ranks, 1) for field in found))
+    sentences, slots = np.arange(len(first))[:, None], np.arange(beam)
+    ranks = first[sentences, np.minimum(slots, np.maximum(count - 1, 0))]
+    chosen = _Continuations(*(field[sentences, ranks] for field in found))
     alive = slots < count
     return chosen, np.where(alive, chosen.scores, -np.inf).max(1), alive
 

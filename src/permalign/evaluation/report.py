@@ -44,6 +44,7 @@ def evaluate(
     constraint: Grammar | None = None,
     batch_size: int = 64,
     metrics: Sequence[str] = (),
+    scores: bool = True,
 ) -> Report:
     """Predict an output for each example, and judge it.
 
@@ -58,6 +59,7 @@ def evaluate(
         constraint: the grammar of the outputs that are allowed; None to allow all outputs.
         batch_size: the number of sentences per batch; it does not change the predictions.
         metrics: the names of further metrics to compute, such as those of plug-ins.
+        scores: whether the scores of predictions are needed; see `permalign.models.base.Model.predict`.
 
     Raises:
         ValueError: there are no examples, or ``constraint`` is given and the model does not write words.
@@ -70,6 +72,7 @@ def evaluate(
         length_penalty=length_penalty,
         constraint=constraint,
         batch_size=batch_size,
+        scores=scores,
     )
     report = make_report(
         task,
