@@ -103,6 +103,7 @@ def predict(
             length_penalty=penalty,
             batch_size=batch_size,
             glossary=terms,
+            scores=as_json or n_best > 1,
         )
         predictions = dict(zip(nonempty, predicted, strict=True))
         return [predictions.get(index) for index in range(len(lines))]

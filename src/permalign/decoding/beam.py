@@ -252,7 +252,11 @@ def _best_continuations(
 
 
 def _spread_all(
-    scores: Tensor, beams: _Beams, requiring: Sequence[tuple[int, Constraint]], best: Floats, indices: Integers
+    scores: Tensor,
+    beams: _Beams,
+    requiring: Sequence[tuple[int, Constraint]],
+    best: Floats,
+    indices: Integers,
 ) -> tuple[Floats, Integers]:
     """Continuations, those of sentences that require tokens sorted anew and with others among them."""
     values, chosen = best.tolist(), indices.tolist()

@@ -61,9 +61,7 @@ def merge(searches: Sequence[Candidates]) -> Candidates:
         for number, candidates in enumerate(of_sentence):
             for candidate in candidates:
                 same = unique.get(candidate.tokens, candidate)
-                unique[candidate.tokens] = replace(
-                    same, found_by=(*same.found_by, (number, candidate.score))
-                )
+                unique[candidate.tokens] = replace(same, found_by=(*same.found_by, (number, candidate.score)))
         merged.append(list(unique.values()))
     return merged
 

@@ -120,7 +120,9 @@ class OutputContext(nn.Module):
         states: Tensor = self.dropout(in_low_precision(self.network, self.embed(windows).flatten(-2)))
         return states
 
-    def _step_lstm(self, tokens: Tensor, cache: Cache | None, rows: Tensor | None = None) -> tuple[Tensor, Cache]:
+    def _step_lstm(
+        self, tokens: Tensor, cache: Cache | None, rows: Tensor | None = None
+    ) -> tuple[Tensor, Cache]:
         """Read one token per row; a cache has the hidden and the memory state of every layer, ``(rows, layer, size)``.
 
         Layers are computed cell by cell: torch's LSTM would rearrange all of its weights at every step, which takes

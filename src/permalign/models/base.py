@@ -473,7 +473,9 @@ class Model(
         reading = self.read(batch)
         final = reading.beam_scores_are_exact and self.inverse_weight is None
         candidates = reading.find_candidates(settings, n_best if final else max(settings.beam, n_best))
-        if not reading.beam_scores_are_exact and (settings.scores or any(len(some) > 1 for some in candidates)):
+        if not reading.beam_scores_are_exact and (
+            settings.scores or any(len(some) > 1 for some in candidates)
+        ):
             for length, some in zip(batch.source_lengths.tolist(), candidates, strict=True):
                 outputs = [len(candidate.tokens) for candidate in some]
                 require_affordable(self.likelihood_cost, length, outputs, settings.max_operations)

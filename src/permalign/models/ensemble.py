@@ -214,9 +214,7 @@ class EnsembleReading(Reading):
             sorted(
                 (
                     replace(candidate, score=score)
-                    for candidate, score, is_needed in zip(
-                        of_sentence, _log_mean(scores), rows, strict=True
-                    )
+                    for candidate, score, is_needed in zip(of_sentence, _log_mean(scores), rows, strict=True)
                     if is_needed
                 ),
                 key=lambda candidate: -rank(candidate, length_penalty),
@@ -249,7 +247,10 @@ class EnsembleReading(Reading):
                 (np.isnan(scores[:, number]) & chosen[:, number]).nonzero()[0]
                 for scores, chosen in zip(known, wanted, strict=True)
             ]
-            some = [[of_sentence[row] for row in rows] for of_sentence, rows in zip(candidates, missing, strict=True)]
+            some = [
+                [of_sentence[row] for row in rows]
+                for of_sentence, rows in zip(candidates, missing, strict=True)
+            ]
 
             def log_likelihood(
                 rows: Tensor, pairs: Batch, member: Model = member, reading: Reading = reading

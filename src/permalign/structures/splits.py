@@ -6,9 +6,7 @@ from torch import Tensor
 from permalign.checks import shape_of
 from permalign.kernels.layout import (
     length_of_split_count,
-    span_offset,
     split_count,
-    split_fenceposts,
     split_offset,
 )
 from permalign.shapes import Bool, Float, Int
@@ -77,13 +75,18 @@ def splits_of_order(order: Int[Tensor, "batch n"]) -> Bool[Tensor, "batch splits
         high[:, spans, width] = torch.maximum(high[:, spans, width - 1], last)
     contiguous = high - low + 1 == torch.arange(length + 1, device=order.device)
     # the same by end: in ``of_end[:, k, w]`` is the span of w tokens that ends at k
-    starts = torch.arange(length + 1, device=order.device)[:, None] - torch.arange(length + 1, device=order.device)
+    starts = torch.arange(length + 1, device=order.device)[:, None] - torch.arange(
+        length + 1, device=order.device
+    )
     of_end = (slice(None), starts.clamp(0, length - 1), torch.arange(length + 1, device=order.device))
     low_of_end, contiguous_of_end = low[of_end], contiguous[of_end]
     blocks = [order.new_zeros((batch, 0, 2), dtype=torch.bool)]
     for width in range(2, length + 1):
         spans = slice(length - width + 1)
-        left, right = (slice(None), spans, slice(1, width)), (slice(None), slice(width, None), slice(1, width))
+        left, right = (
+            (slice(None), spans, slice(1, width)),
+            (slice(None), slice(width, None), slice(1, width)),
+        )
         # splits of a span go from the narrowest left part to the widest, and so from the widest right part
         possible = contiguous[left] & contiguous_of_end[right].flip(2) & contiguous[:, spans, width, None]
         straight = high[left] < low_of_end[right].flip(2)

@@ -86,7 +86,11 @@ class SegmentsDecoder(Decoder):
 
     def _keep(self, kept: Int[Tensor, " kept"]) -> None:
         """Forget the sentences that have no rows any more."""
-        self._lengths, self._cells, self._is_cell = self._lengths[kept], self._cells[kept], self._is_cell[kept]
+        self._lengths, self._cells, self._is_cell = (
+            self._lengths[kept],
+            self._cells[kept],
+            self._is_cell[kept],
+        )
         self._cell_tokens = self._cell_tokens.select(kept)
         if self._attended_source is not None:
             self._attended_source = self._attended_source.select(kept)
@@ -125,7 +129,9 @@ class SegmentsDecoder(Decoder):
         cache = tuple(tensor.expand(num_rows, *(-1,) * (tensor.dim() - 1)) for tensor in cache)
         if longest > 1:
             shorter = tuple(tensor[:, : longest - 1].flatten(0, 1) for tensor in self._cache)
-            shorter_rows = (rows[:, None] * (longest - 1) + torch.arange(longest - 1, device=rows.device)).flatten()
+            shorter_rows = (
+                rows[:, None] * (longest - 1) + torch.arange(longest - 1, device=rows.device)
+            ).flatten()
             longer, after = context.advance(shorter, shorter_rows, tokens.repeat_interleave(longest - 1))
             steps = torch.cat([steps, longer.unflatten(0, (num_rows, -1))], dim=1)
             cache = tuple(
