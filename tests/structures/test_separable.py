@@ -223,7 +223,7 @@ def test_the_approximate_matrix_loses_no_more_than_it_may(max_loss, normal_form)
     scores = 5 * torch.randn(3, 56, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     distribution = SeparablePermutation(scores, torch.tensor([7, 4, 1]), normal_form)
     lost = distribution.expected_matrix() - distribution.approximate_matrix(max_loss)
-    assert -1e-6 <= float(lost.min())
+    assert float(lost.min()) >= -1e-6
     assert float(lost.max()) <= max_loss + 1e-6
 
 
