@@ -11,7 +11,8 @@ from permalign.decoding.candidates import may_be_best
 @pytest.mark.parametrize("seed", range(20))
 def test_the_best_are_never_left_out(seed, count, length_penalty):
     random = np.random.default_rng(seed)
-    probs = random.dirichlet(np.full(8, 0.2), size=3).T[:6]  # (candidates, models); two outputs are not candidates
+    # (candidates, models); two of the eight outputs are no candidates
+    probs = random.dirichlet(np.full(8, 0.2), size=3).T[:6]
     lengths = random.integers(0, 5, size=6)
     known = np.where(random.random(probs.shape) < 0.6, np.log(probs), np.nan)
     ranks = np.log(probs.mean(1)) / (lengths + 1.0) ** length_penalty
