@@ -67,7 +67,8 @@ class BeamSlots:
     def scatter(self, rows: Float[Tensor, "rows ..."], fill: float) -> Float[Tensor, "sentences slots ..."]:
         """Arrange values of rows by sentence and slot; slots without a row hold ``fill``."""
         if self.in_order:
-            return rows.unflatten(0, (self.num_sentences, self.num_slots))
+            in_place: Tensor = rows.unflatten(0, (self.num_sentences, self.num_slots))
+            return in_place
         table = rows.new_full((self.num_sentences, self.num_slots, *rows.shape[1:]), fill)
         table[self.sentences, self.slots] = rows
         return table
