@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks import (
     alignment,
+    answers,
     labelled,
     models,
     processes,
@@ -46,6 +47,8 @@ def measurements() -> Iterator[list[Measurement]]:
     yield models.translation_step()
     yield translation.steps()
     yield models.predictions()
+    yield [answers.constrained_transduction(), answers.ensemble_of_three()]
+    yield [answers.answers_without_scores(), answers.long_explanation()]
     yield tasks.data()
     yield [tasks.grammar_step(), *tasks.command_line()]
 

@@ -215,7 +215,7 @@ def predictions(
             sentences / seconds["batch"],
             "/s",
             "at least",
-            200.0,
+            2000.0,
         ),
         Measurement(
             "single-prediction",
@@ -223,6 +223,6 @@ def predictions(
             1e3 * seconds["single"],
             "ms",
             "at most",
-            50.0,
+            8.0,
         ),
     ]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from benchmarks import (
     alignment,
+    answers,
     labelled,
     models,
     processes,
@@ -215,3 +216,19 @@ def test_the_model_with_the_papers_method_computes_the_same():
 
 def test_tasks_are_measured():
     assert tasks.grammar_step().unit == "µs"
+
+
+def test_answers_at_a_small_size():
+    rows = [
+        answers.constrained_transduction(sentences=2, length=3, width=8),
+        answers.ensemble_of_three(sentences=2, length=3, vocab_size=5, width=8),
+        answers.answers_without_scores(sentences=2, length=3, labels=2, width=8),
+        answers.long_explanation(length=6, width=8, target=60.0),
+    ]
+    assert [row.name for row in rows] == [
+        "constrained-transduction",
+        "ensemble",
+        "answers-without-scores",
+        "explanation",
+    ]
+    assert all(row.measured > 0 for row in rows)

@@ -214,3 +214,18 @@ def test_a_transducer_is_a_single_model():
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         ModelOptions.parse({**EXACT, **options})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_candidates_that_are_left_out_do_not_change_predictions(kind, monkeypatch):
+    model = make(kind)
+    fast = model.predict(SENTENCES, beam=4, n_best=2)
+    monkeypatch.setattr(
+        "permalign.models.ensemble.may_be_best", lambda scores, *_: torch.ones(len(scores)).bool().numpy()
+    )
+    for one, other in zip(fast, model.predict(SENTENCES, beam=4, n_best=2), strict=True):
+        assert [one.tokens, *(more.tokens for more in one.alternatives)] == [
+            other.tokens,
+            *(more.tokens for more in other.alternatives),
+        ]
+        assert one.score == pytest.approx(other.score, abs=1e-5)

@@ -41,6 +41,17 @@ class TestPredictions:
         assert [one.tokens for one in at_once] == [one.tokens for one in in_batches]
         assert [one.tokens for one in at_once] != [one.tokens for one in at_once[::-1]]
 
+    @pytest.mark.parametrize("reorderer", ["exact", "labelled exact"])
+    def test_scores_that_are_not_asked_for(self, reorderer):
+        model = make(reorderer, "segments").eval()
+        scored = model.predict(["a b c", "f e"], explain=True)
+        plain = model.predict(["a b c", "f e"], explain=True, scores=False)
+        assert [one.tokens for one in plain] == [one.tokens for one in scored]
+        assert [one.explanation for one in plain] == [one.explanation for one in scored]
+        assert all(one.score != one.score for one in plain)  # NaN
+        by_beam = model.predict(["a b c"], beam=3, scores=False)  # several candidates have to be ranked
+        assert by_beam == model.predict(["a b c"], beam=3)
+
     def test_explanations(self, trained):
         (prediction,) = trained.predict(["a b c"], explain=True)
         explanation = prediction.explanation

@@ -215,3 +215,27 @@ def test_shapes_of_samples_are_tuples_of_whole_numbers(shape, unchecked):
 def test_temperatures_are_positive_and_finite(temperature):
     with pytest.raises(ValueError, match="temperature"):
         SeparablePermutation(torch.zeros(2, 4, 2)).relaxed_sample(temperature)
+
+
+@pytest.mark.parametrize("max_loss", [0.3, 1e-3, 1e-6])
+@pytest.mark.parametrize("normal_form", [False, True])
+def test_the_approximate_matrix_loses_no_more_than_it_may(max_loss, normal_form):
+    scores = 5 * torch.randn(3, 56, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    distribution = SeparablePermutation(scores, torch.tensor([7, 4, 1]), normal_form)
+    lost = distribution.expected_matrix() - distribution.approximate_matrix(max_loss)
+    assert float(lost.min()) >= -1e-6
+    assert float(lost.max()) <= max_loss + 1e-6
+
+
+@pytest.mark.parametrize("normal_form", [False, True])
+def test_orders_are_those_of_derivations(normal_form):
+    scores = torch.randn(3, 56, 2, generator=torch.Generator().manual_seed(0))
+    distribution = SeparablePermutation(scores, torch.tensor([7, 4, 1]), normal_form)
+    for orders, derivations in (
+        (distribution.greedy_order(), distribution.greedy_derivation()),
+        (distribution.best_order(), distribution.best_derivation()),
+    ):
+        for order, derivation in zip(orders.tolist(), derivations, strict=True):
+            length = len(derivation.order)
+            assert tuple(order[:length]) == derivation.order
+            assert order[length:] == list(range(length, 7))

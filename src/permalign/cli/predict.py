@@ -107,6 +107,7 @@ def predict(
             batch_size=batch_size,
             glossary=terms,
             search=search.value,
+            scores=as_json or n_best > 1,
         )
         predictions = dict(zip(nonempty, predicted, strict=True))
         return [predictions.get(index) for index in range(len(lines))]

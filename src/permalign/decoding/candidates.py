@@ -4,15 +4,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import log
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from permalign.decoding.beam import normalised_score
 from permalign.structures import Derivation
 from permalign.text.batching import Batch, pad
 
+ROUNDING = 1e-4
+"""By how much log-probabilities in single precision may be wrong, and more."""
+
 PAIRS_AT_ONCE = 64
 """How many pairs of a sentence and a candidate are scored in one batch."""
+
+Floats = NDArray[np.float64]
 
 LogLikelihood = Callable[[Tensor, Batch], Tensor]
 """The log-likelihoods ``(pairs,)`` of a batch of pairs, given the row of each pair's sentence among all sentences."""
@@ -26,11 +33,13 @@ class Candidate:
         tokens: its token ids.
         score: its log-probability; NaN until it is computed, where the search does not yield it.
         derivation: the derivation in whose order it was found; None for the reorderer's own choice.
+        found_by: the members of an ensemble whose searches found it, each with its score.
     """
 
     tokens: tuple[int, ...]
     score: float
     derivation: Derivation | None = None
+    found_by: tuple[tuple[int, float], ...] = ()
 
 
 Candidates = list[list[Candidate]]
@@ -38,13 +47,21 @@ Candidates = list[list[Candidate]]
 
 
 def merge(searches: Sequence[Candidates]) -> Candidates:
-    """The candidates that several searches found for the same sentences; of equal outputs, the first is kept."""
+    """The candidates that several searches found for the same sentences, and which of the searches found each.
+
+    Of equal outputs, the first is kept.
+
+    >>> first, second = Candidate((7,), -1.0), Candidate((7,), -2.0)
+    >>> merge([[[first]], [[second]]])[0][0].found_by
+    ((0, -1.0), (1, -2.0))
+    """
     merged = []
     for of_sentence in zip(*searches, strict=True):
         unique: dict[tuple[int, ...], Candidate] = {}
-        for candidates in of_sentence:
+        for number, candidates in enumerate(of_sentence):
             for candidate in candidates:
-                unique.setdefault(candidate.tokens, candidate)
+                same = unique.get(candidate.tokens, candidate)
+                unique[candidate.tokens] = replace(same, found_by=(*same.found_by, (number, candidate.score)))
         merged.append(list(unique.values()))
     return merged
 
@@ -53,7 +70,7 @@ def rescore(
     candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood, length_penalty: float = 0.0
 ) -> Candidates:
     """Give all candidates of a batch of sentences their log-likelihood as score, and sort them by `rank`."""
-    scores = iter(_scores(candidates, batch, log_likelihood))
+    scores = iter(score_candidates(candidates, batch, log_likelihood))
     return [
         sorted(
             (replace(candidate, score=next(scores)) for candidate in of_sentence),
@@ -91,7 +108,7 @@ def rerank(
     def as_float(rows: Tensor, pairs: Batch) -> Tensor:
         return inverse_log_likelihood(rows, pairs).float()
 
-    inverse = iter(_scores(candidates, batch, as_float))
+    inverse = iter(score_candidates(candidates, batch, as_float))
     reranked = []
     for of_sentence in candidates:
         channel = [next(inverse) for _ in of_sentence]
@@ -115,7 +132,36 @@ def log_mean_exp(log_likelihoods: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(log_likelihoods)).logsumexp(0) - log(len(log_likelihoods))
 
 
-def _scores(candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood) -> list[float]:
+def may_be_best(
+    log_probs: Floats, lengths: Sequence[int], count: int, length_penalty: float = 0.0
+) -> NDArray[np.bool_]:
+    """Which candidates may be among the best by the mean of several models' probabilities, of which some are unknown.
+
+    The probabilities of all outputs sum to one. So an unknown probability is at most what a model's known ones leave.
+
+    Args:
+        log_probs: ``(candidates, models)``, the log-probabilities of distinct outputs; NaN where they are unknown.
+        lengths: the lengths of the outputs.
+        count: how many of the best are wanted.
+        length_penalty: the exponent of the length by which log-probabilities are divided.
+
+    >>> may_be_best(np.log([[0.8, 0.7], [0.1, np.nan], [np.nan, 0.2]]), [4, 4, 4], count=1)
+    array([ True, False, False])
+    """
+    unknown = np.isnan(log_probs)
+    known = np.exp(np.where(unknown, -np.inf, log_probs))
+    left = np.clip(1 - known.sum(0), 0, 1) + ROUNDING
+    divisors = np.array([length + 1.0 for length in lengths]) ** length_penalty
+    with np.errstate(divide="ignore"):  # log 0
+        least = np.log(known.mean(1)) / divisors
+        most = np.log(np.where(unknown, left, known).mean(1)) / divisors
+    if len(least) <= count:
+        return np.ones(len(least), np.bool_)
+    within: NDArray[np.bool_] = most >= np.sort(least)[-count] - ROUNDING
+    return within
+
+
+def score_candidates(candidates: Candidates, batch: Batch, log_likelihood: LogLikelihood) -> list[float]:
     """The log-likelihoods of all candidates, sentence by sentence."""
     device = batch.source.device
     pairs = [

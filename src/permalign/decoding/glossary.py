@@ -149,6 +149,8 @@ class GlossaryConstraint:
         inner: another constraint that has to hold as well.
     """
 
+    requires_tokens = True
+
     def __init__(
         self,
         requirements: Sequence[Sequence[tuple[int, ...]]],

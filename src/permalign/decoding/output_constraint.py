@@ -19,7 +19,13 @@ AllowedWords = Callable[[tuple[str, ...]], Sequence[str]]
 
 
 class Constraint(Protocol):
-    """Decides which tokens may follow a prefix, by a state that a search keeps with each of its prefixes."""
+    """Decides which tokens may follow a prefix, by a state that a search keeps with each of its prefixes.
+
+    Attributes:
+        requires_tokens: whether outputs must contain some tokens; else `wanted` and `progress` need not be asked.
+    """
+
+    requires_tokens: bool
 
     def start(self) -> object:
         """The state before the first token."""
@@ -50,6 +56,8 @@ class Constraint(Protocol):
 
 class _RequiresNothing:
     """What constraints share that only forbid tokens."""
+
+    requires_tokens = False
 
     def wanted(self, state: object) -> Collection[int]:
         """None."""
@@ -86,6 +94,7 @@ class GrammarConstraint(_RequiresNothing):
         self._grammar = grammar.restricted_to(tokens)
         self._tokens = tokens
         self._masks = _Masks(tokens)
+        self._mask_of: dict[tuple[State, int, bool], Tensor] = {}
 
     @cached_property
     def parts(self) -> ProgramParts:
@@ -109,9 +118,13 @@ class GrammarConstraint(_RequiresNothing):
     def mask(self, state: object, left: int, exactly: bool) -> Tensor:
         """Words after which a program can be finished within the limit; if none can, those of the shortest program."""
         assert isinstance(state, State)
-        if exactly:
-            return self._masks.get(state.allowed_exactly(left))
-        return self._masks.get(state.allowed_within(max(left, state.shortest)))
+        key = state, left, exactly
+        if key not in self._mask_of:
+            words = (
+                state.allowed_exactly(left) if exactly else state.allowed_within(max(left, state.shortest))
+            )
+            self._mask_of[key] = self._masks.get(words)
+        return self._mask_of[key]
 
 
 class RuleConstraint(_RequiresNothing):

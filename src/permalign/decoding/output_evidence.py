@@ -50,7 +50,7 @@ def find_evidence(
     reordering = replace_orders(reordering, states, found_in)
     output_lengths = torch.tensor([len(output.tokens) for output in outputs], device=lengths.device)
     writable = head.supports_lengths(lengths, output_lengths).tolist()
-    rows = [row for row, output in enumerate(outputs) if output.score > -torch.inf and writable[row]]
+    rows = [row for row, output in enumerate(outputs) if output.score != -torch.inf and writable[row]]
     arguments = head, copies, reordering, lengths, rows, [outputs[row].tokens for row in rows]
     derivations = _derivations_of_outputs(states, *arguments) if summed else {}
     segments = {} if derivations else _segments_of_outputs(*arguments)

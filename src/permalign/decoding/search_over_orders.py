@@ -136,15 +136,17 @@ def replace_orders(reordering: Reordering, states: Tensor, derivations: dict[int
     order = reordering.order.clone()
     for row, derivation in derivations.items():
         order[row, : len(derivation.order)] = torch.tensor(derivation.order, device=order.device)
-    unchanged = reordering.derivations
+
+    def find_derivations() -> list[Derivation]:
+        unchanged = reordering.derivations or []
+        return [derivations.get(row, derivation) for row, derivation in enumerate(unchanged)]
+
     return replace(
         reordering,
         states=take_order(states, order),
         matrix=matrix_of_order(order, states),
         order=order,
-        derivations=None
-        if unchanged is None
-        else [derivations.get(row, derivation) for row, derivation in enumerate(unchanged)],
+        find_derivations=None if reordering.find_derivations is None else find_derivations,
     )
 
 

@@ -23,7 +23,7 @@ class JudgedPrediction:
     Attributes:
         example: the example.
         tokens: the tokens of the output.
-        score: the log-probability of the output; -inf if the constraint allowed none.
+        score: the log-probability of the output; -inf if the constraint allowed none, NaN if it was not asked for.
         correct: whether the task accepts the output (exact match).
         executes_right: whether executing the output gives the same result as executing the target; None if the task
             cannot execute programs.

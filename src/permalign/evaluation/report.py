@@ -46,6 +46,7 @@ def evaluate(
     batch_size: int = 64,
     metrics: Sequence[str] = (),
     search: SearchMethod = "beam",
+    scores: bool = True,
 ) -> Report:
     """Predict an output for each example, and judge it.
 
@@ -61,6 +62,7 @@ def evaluate(
         batch_size: the number of sentences per batch; it does not change the predictions.
         metrics: the names of further metrics to compute, such as those of plug-ins.
         search: how outputs are searched; see `permalign.models.base.Model.predict`.
+        scores: whether the scores of predictions are needed; see `permalign.models.base.Model.predict`.
 
     Raises:
         ValueError: there are no examples, or ``constraint`` is given and the model does not write words.
@@ -74,6 +76,7 @@ def evaluate(
         constraint=constraint,
         batch_size=batch_size,
         search=search,
+        scores=scores,
     )
     report = make_report(
         task,

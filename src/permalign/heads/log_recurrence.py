@@ -25,11 +25,11 @@ def log_recurrence(
     >>> log_recurrence(torch.zeros(4), half.expand(4)).exp()
     tensor([1.0000, 1.5000, 1.7500, 1.8750])
     """
-    positions = sources.shape[-1]
-    distance = 1
+    positions, distance = sources.shape[-1], 1
     while distance < positions:
         arriving = pad(sources[..., :-distance], (distance, 0), value=LOG_ZERO) + decays
         sources = torch.logaddexp(sources, arriving)
-        decays = pad(decays[..., :-distance], (distance, 0)) + decays
+        if 2 * distance < positions:
+            decays = pad(decays[..., :-distance], (distance, 0)) + decays
         distance *= 2
     return sources

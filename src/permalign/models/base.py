@@ -1,7 +1,8 @@
 """What every model shares: predicting, scoring, explaining, and files."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -96,6 +97,19 @@ class Reading(ABC):
     @abstractmethod
     def log_likelihood(self, rows: Tensor, pairs: Batch) -> Tensor:
         """``(pairs,)``, the log-likelihood of each pair's target, given the sentence in a row of this batch."""
+
+    def rank(
+        self, candidates: Candidates, batch: Batch, count: int | None, length_penalty: float
+    ) -> Candidates:
+        """The candidates of every sentence with their log-likelihoods, best first.
+
+        Args:
+            candidates: what `find_candidates` found.
+            batch: the sentences.
+            count: how many are needed of each sentence; others may be left out. None for all.
+            length_penalty: the exponent of the length by which log-likelihoods are divided when they are compared.
+        """
+        return rescore(candidates, batch, self.log_likelihood, length_penalty)
 
     @abstractmethod
     def find_evidence(self, outputs: Sequence[Candidate]) -> Sequence[Evidence]:
@@ -240,6 +254,7 @@ class Model(
         max_operations: float | None = ...,
         glossary: Glossary | Mapping[str, str | Sequence[str]] | None = ...,
         search: SearchMethod = ...,
+        scores: bool = ...,
     ) -> Prediction: ...
 
     @overload
@@ -256,6 +271,7 @@ class Model(
         max_operations: float | None = ...,
         glossary: Glossary | Mapping[str, str | Sequence[str]] | None = ...,
         search: SearchMethod = ...,
+        scores: bool = ...,
     ) -> list[Prediction]: ...
 
     @limit_autocast
@@ -272,6 +288,7 @@ class Model(
         max_operations: float | None = None,
         glossary: Glossary | Mapping[str, str | Sequence[str]] | None = None,
         search: SearchMethod = "beam",
+        scores: bool = True,
     ) -> Prediction | list[Prediction]:
         """Find the most probable output of every sentence; of a single string, one `Prediction`.
 
@@ -297,6 +314,8 @@ class Model(
             search: ``"exact"`` finds, instead of a beam, the ``beam`` outputs whose best derivations are most probable
                 (see `permalign.decoding.exact_search`). The model must sum over orders without labels, each word must
                 write at most one word, and a constraint must be a grammar.
+            scores: whether the scores of outputs are needed. If not, the score of a sentence's only candidate is NaN
+                where computing it takes a sum over all orders of the words.
 
         Raises:
             UsageError: the model or the constraint does not allow an exact search.
@@ -319,6 +338,7 @@ class Model(
             max_operations=max_operations,
             length_penalty=length_penalty,
             search=search,
+            scores=scores,
         )
         if glossary is None:
             predictions = self._search(words, settings, n_best, explain, batch_size)
@@ -341,17 +361,12 @@ class Model(
         """Search the outputs of sentences, those of similar length at once."""
         by_length = sorted(range(len(words)), key=lambda index: len(words[index]))
         predictions: dict[int, Prediction] = {}
-        training = self.training
-        self.eval()
-        try:
-            with torch.no_grad():
-                for start in range(0, len(by_length), batch_size):
-                    indices = by_length[start : start + batch_size]
-                    chosen = settings.select(indices)
-                    predicted = self._predict_batch([words[i] for i in indices], chosen, n_best, explain)
-                    predictions |= zip(indices, predicted, strict=True)
-        finally:
-            self.train(training)
+        with self._evaluating():
+            for start in range(0, len(by_length), batch_size):
+                indices = by_length[start : start + batch_size]
+                chosen = settings.select(indices)
+                predicted = self._predict_batch([words[i] for i in indices], chosen, n_best, explain)
+                predictions |= zip(indices, predicted, strict=True)
         return [predictions[index] for index in range(len(words))]
 
     @limit_autocast
@@ -377,18 +392,13 @@ class Model(
                 f"there are {len(sources)} sentences but {len(targets)} outputs; give one output for each sentence."
             )
         require_not_empty(sources)
-        training = self.training
-        self.eval()
-        try:
-            with torch.no_grad():
-                scores: list[float] = []
-                for start in range(0, len(sources), batch_size):
-                    chunk = slice(start, start + batch_size)
-                    batch = self._batch(sources[chunk], targets[chunk])
-                    scores += self.log_likelihood(batch).tolist()
-                return scores
-        finally:
-            self.train(training)
+        scores: list[float] = []
+        with self._evaluating():
+            for start in range(0, len(sources), batch_size):
+                chunk = slice(start, start + batch_size)
+                batch = self._batch(sources[chunk], targets[chunk])
+                scores += self.log_likelihood(batch).tolist()
+        return scores
 
     @limit_autocast
     def derive(
@@ -401,20 +411,28 @@ class Model(
             outputs: the words of one output for each sentence.
             batch_size: how many pairs to process at once.
         """
+        evidence: list[Evidence] = []
+        with self._evaluating():
+            for start in range(0, len(sentences), batch_size):
+                chunk = slice(start, start + batch_size)
+                batch = self._batch(sentences[chunk], outputs[chunk])
+                pairs = zip(batch.target.tolist(), batch.target_lengths.tolist(), strict=True)
+                given = [Candidate(tuple(target[:length]), 0.0) for target, length in pairs]
+                evidence += self.read(batch).find_evidence(given)
+        return evidence
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Evaluation mode without gradients while the block runs; the mode is only changed if it has to be."""
         training = self.training
-        self.eval()
+        if training:
+            self.eval()
         try:
             with torch.no_grad():
-                evidence: list[Evidence] = []
-                for start in range(0, len(sentences), batch_size):
-                    chunk = slice(start, start + batch_size)
-                    batch = self._batch(sentences[chunk], outputs[chunk])
-                    pairs = zip(batch.target.tolist(), batch.target_lengths.tolist(), strict=True)
-                    given = [Candidate(tuple(target[:length]), 0.0) for target, length in pairs]
-                    evidence += self.read(batch).find_evidence(given)
-                return evidence
+                yield
         finally:
-            self.train(training)
+            if training:
+                self.train()
 
     @limit_autocast
     def explain(
@@ -465,11 +483,14 @@ class Model(
         reading = self.read(batch)
         final = reading.beam_scores_are_exact and self.inverse_weight is None
         candidates = reading.find_candidates(settings, n_best if final else max(settings.beam, n_best))
-        for length, some in zip(batch.source_lengths.tolist(), candidates, strict=True):
-            outputs = [len(candidate.tokens) for candidate in some]
-            require_affordable(self.likelihood_cost, length, outputs, settings.max_operations)
-        if not reading.beam_scores_are_exact:
-            candidates = rescore(candidates, batch, reading.log_likelihood, settings.length_penalty)
+        if not reading.beam_scores_are_exact and (
+            settings.scores or any(len(some) > 1 for some in candidates)
+        ):
+            for length, some in zip(batch.source_lengths.tolist(), candidates, strict=True):
+                outputs = [len(candidate.tokens) for candidate in some]
+                require_affordable(self.likelihood_cost, length, outputs, settings.max_operations)
+            count = n_best if self.inverse_weight is None else None
+            candidates = reading.rank(candidates, batch, count, settings.length_penalty)
         if self.inverse_weight is not None:
             candidates = rerank(
                 candidates,

@@ -4,17 +4,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from permalign.decoding.beam import SearchSettings
-from permalign.decoding.candidates import Candidate, Candidates, log_mean_exp, merge
+from permalign.decoding.candidates import (
+    Candidate,
+    Candidates,
+    Floats,
+    log_mean_exp,
+    may_be_best,
+    merge,
+    rank,
+    score_candidates,
+)
 from permalign.decoding.output_evidence import Evidence
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
 from permalign.models.inverse import InverseModel
 from permalign.models.transducer import Transducer
 from permalign.options.model import ModelOptions
+from permalign.structures.log_space import LOG_ZERO
 from permalign.tasks.base import Example
 from permalign.text.batching import Batch
 from permalign.text.codec import Codec
@@ -176,6 +188,79 @@ class EnsembleReading(Reading):
         ]
         return merge([first, *without_derivations])
 
+    def rank(
+        self, candidates: Candidates, batch: Batch, count: int | None, length_penalty: float
+    ) -> Candidates:
+        """The candidates with the logarithms of their mean probabilities, best first.
+
+        First every member scores what it found itself. The probabilities of all outputs sum to one, so that an output
+        which a member has not scored has at most the probability that is left beside those it has. Candidates that are
+        not among the ``count`` best of a sentence even with all of that are left out before members score what others
+        found.
+        """
+        known = [self._scores_of_searches(of_sentence) for of_sentence in candidates]
+        found = [~np.isneginf(scores) for scores in known]
+        known = [np.where(mine, scores, np.nan) for scores, mine in zip(known, found, strict=True)]
+        self._complete(candidates, known, found, batch)
+        needed = [np.ones(len(of_sentence), np.bool_) for of_sentence in candidates]
+        if count is not None:
+            needed = [
+                may_be_best(scores, [len(one.tokens) for one in of_sentence], count, length_penalty)
+                for scores, of_sentence in zip(known, candidates, strict=True)
+            ]
+        everyone = [np.repeat(rows[:, None], len(self.members), axis=1) for rows in needed]
+        self._complete(candidates, known, everyone, batch)
+        return [
+            sorted(
+                (
+                    replace(candidate, score=score)
+                    for candidate, score, is_needed in zip(of_sentence, _log_mean(scores), rows, strict=True)
+                    if is_needed
+                ),
+                key=lambda candidate: -rank(candidate, length_penalty),
+            )
+            for of_sentence, scores, rows in zip(candidates, known, needed, strict=True)
+        ]
+
+    def _scores_of_searches(self, candidates: Sequence[Candidate]) -> Floats:
+        """``(candidates, members)``, the scores of a sentence's candidates by the members that found them.
+
+        NaN where a member found a candidate but its search does not score it, -inf where it did not find it.
+        """
+        scores = np.full((len(candidates), len(self.members)), -np.inf)
+        for row, candidate in enumerate(candidates):
+            for member, score in candidate.found_by:
+                exact = self.readings[member].beam_scores_are_exact
+                scores[row, member] = score if exact else np.nan
+        return scores
+
+    def _complete(
+        self,
+        candidates: Candidates,
+        known: Sequence[Floats],
+        wanted: Sequence[NDArray[np.bool_]],
+        batch: Batch,
+    ) -> None:
+        """Compute the log-likelihoods that are wanted and still unknown (NaN), and write them into ``known``."""
+        for number, (member, reading) in enumerate(zip(self.members, self.readings, strict=True)):
+            missing = [
+                (np.isnan(scores[:, number]) & chosen[:, number]).nonzero()[0]
+                for scores, chosen in zip(known, wanted, strict=True)
+            ]
+            some = [
+                [of_sentence[row] for row in rows]
+                for of_sentence, rows in zip(candidates, missing, strict=True)
+            ]
+
+            def log_likelihood(
+                rows: Tensor, pairs: Batch, member: Model = member, reading: Reading = reading
+            ) -> Tensor:
+                return _where_writable(member, pairs, reading.log_likelihood, rows)
+
+            computed = iter(score_candidates(some, batch, log_likelihood))
+            for scores, rows in zip(known, missing, strict=True):
+                scores[rows, number] = [next(computed) for _ in rows]
+
     def log_likelihood(self, rows: Tensor, pairs: Batch) -> Tensor:
         """``(pairs,)``, the logarithm of the mean of the members' probabilities."""
         return log_mean_exp(
@@ -188,6 +273,14 @@ class EnsembleReading(Reading):
     def find_evidence(self, outputs: Sequence[Candidate]) -> Sequence[Evidence]:
         """What leads to the outputs by the first member's reading."""
         return self.readings[0].find_evidence(outputs)
+
+
+def _log_mean(log_probs: Floats) -> list[float]:
+    """The logarithms of the means of probabilities, ``(candidates, members)``; those of zero are -inf."""
+    top = np.maximum(log_probs.max(1, initial=-np.inf), LOG_ZERO)
+    with np.errstate(divide="ignore"):  # log 0
+        means: list[float] = (top + np.log(np.exp(log_probs - top[:, None]).mean(1))).tolist()
+    return means
 
 
 def _where_writable(

@@ -61,7 +61,7 @@ class Prediction(ShownInNotebooks):
 
     Attributes:
         tokens: the words of the output.
-        score: its log-probability.
+        score: its log-probability; NaN if it was not asked for, and would have taken a sum over all orders.
         alternatives: the next best outputs, if ``n_best`` is above 1. If an inverse model reranks outputs, their scores
             need not decrease.
         explanation: how the model got there, if it was asked to explain.

@@ -1,7 +1,9 @@
 """The base class of all reorderers, and what they return."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from torch import Tensor, nn
 
@@ -19,7 +21,7 @@ class Reordering:
         matrix: ``(copies * batch, position, token)``, the (relaxed) permutation matrix, if there is one.
         order: ``(batch, n)``, the token at every position if the reordering is discrete, else None.
         distribution: the distribution over orders, if there is one, for exact objectives and for explanations.
-        derivations: the derivation of each sentence's order, if the order was chosen by a derivation.
+        find_derivations: computes `derivations`, for only explanations need them; None if there are none.
         penalties: named scalars to add to the loss (an inversion prior, say).
     """
 
@@ -28,8 +30,13 @@ class Reordering:
     matrix: Tensor | None = None
     order: Tensor | None = None
     distribution: OrderDistribution | None = None
-    derivations: list[Derivation] | None = None
+    find_derivations: Callable[[], list[Derivation]] | None = None
     penalties: dict[str, Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def derivations(self) -> list[Derivation] | None:
+        """The derivation of each sentence's order, if the order was chosen by a derivation."""
+        return None if self.find_derivations is None else self.find_derivations()
 
 
 class Reorderer(nn.Module, ABC):

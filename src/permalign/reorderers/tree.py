@@ -4,7 +4,6 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Literal, get_args
 
-import torch
 from torch import Tensor
 
 from permalign.checks import require_at_least_one
@@ -13,7 +12,7 @@ from permalign.reorderers.discrete_order import matrix_of_order, take_order
 from permalign.reorderers.inversion_prior import InversionPrior
 from permalign.reorderers.objectives import Objective, reorder_by_objective
 from permalign.shapes import Float, Int
-from permalign.structures import Derivation, OrderDistribution
+from permalign.structures import OrderDistribution
 
 Decoding = Literal["greedy", "viterbi", "permutation", "marginal"]
 
@@ -96,28 +95,20 @@ class TreeReorderer(Reorderer):
         if self.decoding == "marginal":
             matrix = distribution.expected_matrix()
             return Reordering(matrix @ states, matrix=matrix, distribution=distribution)
-        derivations = None
+        find_derivations = None
         if self.decoding == "permutation":
             order = distribution.most_probable_order(derivations=200).order
+        elif self.decoding == "greedy":
+            order, find_derivations = distribution.greedy_order(), distribution.greedy_derivation
         else:
-            greedy = self.decoding == "greedy"
-            derivations = distribution.greedy_derivation() if greedy else distribution.best_derivation()
-            order = _orders(derivations, states)
+            order, find_derivations = distribution.best_order(), distribution.best_derivation
         return Reordering(
             take_order(states, order),
             matrix=matrix_of_order(order, states),
             order=order,
             distribution=distribution,
-            derivations=derivations,
+            find_derivations=find_derivations,
         )
-
-
-def _orders(derivations: list[Derivation], states: Tensor) -> Tensor:
-    """The orders of derivations; padding keeps its position."""
-    order = torch.arange(states.shape[1], device=states.device).repeat(len(derivations), 1)
-    for row, derivation in enumerate(derivations):
-        order[row, : len(derivation.order)] = torch.tensor(derivation.order, device=order.device)
-    return order
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -66,6 +66,10 @@ class OrderDistribution(ShownInNotebooks, Orders, ABC):
     def expected_matrix(self) -> Float[Tensor, "batch position token"]:
         """E[M][position, token], the marginal probability that the token stands there; identity at padding."""
 
+    def approximate_matrix(self, max_loss: float = 1e-6) -> Float[Tensor, "batch position token"]:
+        """The expected matrix, each entry too small by at most ``max_loss``; faster where few trees are probable."""
+        return self.expected_matrix()
+
     @abstractmethod
     def _arguments(self) -> dict[str, Any]:
         """The arguments of the constructor that make this distribution, ``validate_args`` left out."""
@@ -133,13 +137,14 @@ class OrderDistribution(ShownInNotebooks, Orders, ABC):
 
     def double(self: Same) -> Same:
         """The same distribution in double precision."""
-        return self._with_arguments(
-            {
-                name: value.double()
-                for name, value in self._arguments().items()
-                if isinstance(value, Tensor) and value.is_floating_point()
-            }
-        )
+        scores = {
+            name: value
+            for name, value in self._arguments().items()
+            if isinstance(value, Tensor) and value.is_floating_point()
+        }
+        if all(value.dtype == torch.float64 for value in scores.values()):
+            return self
+        return self._with_arguments({name: value.double() for name, value in scores.items()})
 
     # --- Sums over derivations --------------------------------------------------------------------------------
 
@@ -291,6 +296,14 @@ class OrderDistribution(ShownInNotebooks, Orders, ABC):
     def best_derivation(self) -> list[Derivation]:
         """The most probable derivation of every sentence (Viterbi: the maximum in place of the sum)."""
         return self._heaviest(self._chart(maximise=True))
+
+    def greedy_order(self) -> Int[Tensor, "batch n"]:
+        """The order of `greedy_derivation`, without its tree; padding keeps its position."""
+        return self._walk(self._chart(), None)[2][0]
+
+    def best_order(self) -> Int[Tensor, "batch n"]:
+        """The order of `best_derivation`, without its tree; padding keeps its position."""
+        return self._walk(self._chart(maximise=True), None)[2][0]
 
     @torch.no_grad()
     def top_derivations(self, k: int) -> list[list[Derivation]]:

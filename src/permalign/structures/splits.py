@@ -6,9 +6,7 @@ from torch import Tensor
 from permalign.checks import shape_of
 from permalign.kernels.layout import (
     length_of_split_count,
-    span_offset,
     split_count,
-    split_fenceposts,
     split_offset,
 )
 from permalign.shapes import Bool, Float, Int
@@ -65,29 +63,32 @@ def splits_of_order(order: Int[Tensor, "batch n"]) -> Bool[Tensor, "batch splits
     >>> splits_of_order(torch.tensor([[1, 0]]))  # one split, inverted
     tensor([[[False,  True]]])
     """
-    length = order.shape[1]
+    batch, length = order.shape
     position = order.argsort(1)  # (batch, token)
-    low, high = [position], [position]  # the first and the last position of every span, width by width
+    # the first and the last position of every span; ``low[:, i, w]`` is that of the span that begins at i, of w tokens
+    low = position.new_zeros(batch, length, length + 1)
+    low[:, :, 1] = position
+    high = low.clone()
     for width in range(2, length + 1):
-        low.append(torch.minimum(low[-1][:, :-1], position[:, width - 1 :]))
-        high.append(torch.maximum(high[-1][:, :-1], position[:, width - 1 :]))
-    lowest, highest = torch.cat(low, 1), torch.cat(high, 1)
-    whole, left, right = (spans.to(order.device) for spans in _spans_of_splits(length))
-    widths = torch.repeat_interleave(
-        torch.arange(length, device=order.device), torch.arange(length, 0, -1, device=order.device)
+        spans, last = slice(length - width + 1), position[:, width - 1 :]
+        low[:, spans, width] = torch.minimum(low[:, spans, width - 1], last)
+        high[:, spans, width] = torch.maximum(high[:, spans, width - 1], last)
+    contiguous = high - low + 1 == torch.arange(length + 1, device=order.device)
+    # the same by end: in ``of_end[:, k, w]`` is the span of w tokens that ends at k
+    starts = torch.arange(length + 1, device=order.device)[:, None] - torch.arange(
+        length + 1, device=order.device
     )
-    contiguous = highest - lowest == widths  # (batch, spans); widths count from 0
-    possible = contiguous[:, whole] & contiguous[:, left] & contiguous[:, right]
-    straight = highest[:, left] < lowest[:, right]
-    return torch.stack([possible & straight, possible & ~straight], dim=-1)
-
-
-def _spans_of_splits(length: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Packed indices of the spans (i,k), (i,j) and (j,k) of every split."""
-    offsets = torch.tensor([0, *(span_offset(length, width) for width in range(1, length + 1))])
-    start, middle, end = split_fenceposts(length).unbind(-1)
-    return (
-        offsets[end - start] + start,
-        offsets[middle - start] + start,
-        offsets[end - middle] + middle,
-    )
+    of_end = (slice(None), starts.clamp(0, length - 1), torch.arange(length + 1, device=order.device))
+    low_of_end, contiguous_of_end = low[of_end], contiguous[of_end]
+    blocks = [order.new_zeros((batch, 0, 2), dtype=torch.bool)]
+    for width in range(2, length + 1):
+        spans = slice(length - width + 1)
+        left, right = (
+            (slice(None), spans, slice(1, width)),
+            (slice(None), slice(width, None), slice(1, width)),
+        )
+        # splits of a span go from the narrowest left part to the widest, and so from the widest right part
+        possible = contiguous[left] & contiguous_of_end[right].flip(2) & contiguous[:, spans, width, None]
+        straight = high[left] < low_of_end[right].flip(2)
+        blocks.append(torch.stack([possible & straight, possible & ~straight], -1).flatten(1, 2))
+    return torch.cat(blocks, 1)

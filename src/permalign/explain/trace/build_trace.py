@@ -52,7 +52,7 @@ def build_trace(
     target, words = tuple(sentence.target.convert_ids_to_tokens(output)), sentence.target.decode(output)
     order_log_prob = tree_log_prob = None
     if distribution is not None and order is not None:
-        order_log_prob = finite(float(distribution.double().log_prob(order_tensor(order, sentence))))
+        order_log_prob = finite(float(sentence.exact_distribution.log_prob(order_tensor(order, sentence))))
     if distribution is not None and derivation is not None and not sentence.has_phrases:
         (tree_log_prob,) = distribution.tree_log_probs([derivation.tree])
     return Trace(

@@ -76,6 +76,12 @@ class EncodedSentence:
         """The distribution over orders; None if the reorderer does not have one."""
         return self.reordering.distribution
 
+    @cached_property
+    def exact_distribution(self) -> OrderDistribution:
+        """The distribution over orders in double precision."""
+        assert self.distribution is not None
+        return self.distribution.double()
+
     @property
     def unknown(self) -> tuple[int, ...]:
         """The indices of tokens that are not in the model's vocabulary."""
@@ -88,7 +94,7 @@ class EncodedSentence:
         if self.distribution is None:
             return None
         with torch.no_grad():
-            return node_statistics(self.distribution.double().option_weights()[0], self.distribution.length)
+            return node_statistics(self.exact_distribution.option_weights()[0], self.distribution.length)
 
     @cached_property
     def entropy(self) -> float | None:
@@ -96,14 +102,14 @@ class EncodedSentence:
         if self.distribution is None:
             return None
         with torch.no_grad():
-            return max(0.0, float(self.distribution.double().entropy()) / log(2))
+            return max(0.0, float(self.exact_distribution.entropy()) / log(2))
 
     @cached_property
     def matrix(self) -> tuple[tuple[float, ...], ...] | None:
         """The expected permutation matrix, or that of a soft matching; None if the reorderer has neither."""
         with torch.no_grad():
             if self.distribution is not None:
-                return rounded(self.distribution.double().expected_matrix()[0].tolist())
+                return rounded(self.exact_distribution.approximate_matrix()[0].tolist())
         soft = self.reordering.matrix
         return None if soft is None or self.reordering.order is not None else rounded(soft[0].tolist())
 

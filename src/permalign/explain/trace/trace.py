@@ -165,4 +165,7 @@ class Comparison(ShownInNotebooks):
 
 def rounded(matrix: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
     """Round probabilities to five digits, and clip rounding errors beyond 0 and 1."""
-    return tuple(tuple(round(min(max(value, 0.0), 1.0), 5) for value in row) for row in matrix)
+    # most entries of a large matrix are zero after rounding, which a comparison finds out sooner
+    return tuple(
+        tuple([0.0 if value < 4e-6 else round(min(value, 1.0), 5) for value in row]) for row in matrix
+    )

@@ -38,7 +38,7 @@ class SegmentsDecoder(Decoder):
         longest = softmax.max_segment_length
         self._softmax, self._lengths = softmax, lengths.long()
         self._cells, self._copies = cells, copies
-        self._is_cell = length_mask(self._lengths, num_cells)
+        self._is_cell, self._allowed = length_mask(self._lengths, num_cells), softmax.allowed
         self._cell_tokens = Exponentials.of(softmax.cell_logits(cells))
         self._attended_source = softmax.attention.project(cells, lengths)
         self._slots = BeamSlots.one_each(batch, cells.device)
@@ -57,7 +57,7 @@ class SegmentsDecoder(Decoder):
     @torch.no_grad()
     def scores(self) -> Float[Tensor, "rows vocab"]:
         """Return the log-probability of every prefix followed by each token, summed over cells and lengths."""
-        totals = log_mixture(self._ready, self._cell_tokens, self._softmax.allowed)
+        totals = log_mixture(self._ready, self._cell_tokens, self._allowed)
         totals += self._step_logits  # (sentence, slot and state, vocab)
         if self._copies is not None:
             totals = self._copies.add_to(totals, self._ready_to_copy)
@@ -78,9 +78,24 @@ class SegmentsDecoder(Decoder):
         impossible = (tokens == END_ID)[:, None, None]
         grown = grown.clamp(min=LOG_ZERO).masked_fill(impossible, LOG_ZERO).transpose(1, 2)
         self._advance_context(rows, tokens)
-        self._slots = BeamSlots.of(sentences, len(self._lengths))
+        self._slots, kept = BeamSlots.of(sentences, len(self._lengths))
+        if kept is not None:
+            self._keep(kept)
         self._first = torch.full_like(self._first[rows], LOG_ZERO)
         self._prepare(grown)
+
+    def _keep(self, kept: Int[Tensor, " kept"]) -> None:
+        """Forget the sentences that have no rows any more."""
+        self._lengths, self._cells, self._is_cell = (
+            self._lengths[kept],
+            self._cells[kept],
+            self._is_cell[kept],
+        )
+        self._cell_tokens = self._cell_tokens.select(kept)
+        if self._attended_source is not None:
+            self._attended_source = self._attended_source.select(kept)
+        if self._copies is not None:
+            self._copies = self._copies.select(kept)
 
     def _add_copies(
         self, grown: Float[Tensor, "rows k n"], rows: Tensor, tokens: Tensor
@@ -106,15 +121,18 @@ class SegmentsDecoder(Decoder):
         longest, context = self._softmax.max_segment_length, self._softmax.context
         num_rows = len(rows)
         if self._softmax.history == "output":
-            state, after = context.advance(tuple(tensor[rows, 0] for tensor in self._cache), tokens)
+            state, after = context.advance(tuple(tensor[:, 0] for tensor in self._cache), rows, tokens)
             self._steps = state[:, None]
             self._cache = tuple(tensor[:, None] for tensor in after)
             return
         steps, cache = self._begin[0].expand(num_rows, -1, -1), self._begin[1]
         cache = tuple(tensor.expand(num_rows, *(-1,) * (tensor.dim() - 1)) for tensor in cache)
         if longest > 1:
-            shorter = tuple(tensor[rows, : longest - 1].flatten(0, 1) for tensor in self._cache)
-            longer, after = context.advance(shorter, tokens.repeat_interleave(longest - 1))
+            shorter = tuple(tensor[:, : longest - 1].flatten(0, 1) for tensor in self._cache)
+            shorter_rows = (
+                rows[:, None] * (longest - 1) + torch.arange(longest - 1, device=rows.device)
+            ).flatten()
+            longer, after = context.advance(shorter, shorter_rows, tokens.repeat_interleave(longest - 1))
             steps = torch.cat([steps, longer.unflatten(0, (num_rows, -1))], dim=1)
             cache = tuple(
                 torch.cat([begin, tensor.unflatten(0, (num_rows, -1))], dim=1)

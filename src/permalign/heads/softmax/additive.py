@@ -54,6 +54,10 @@ class Exponentials:
         top = logits.detach().amax(-1, keepdim=True)
         return cls(logits, (logits - top).exp(), top)
 
+    def select(self, rows: Int[Tensor, " new"]) -> "Exponentials":
+        """Return some rows of the batch."""
+        return Exponentials(self.logits[rows], self.scaled[rows], self.top[rows])
+
 
 def additive_log_normaliser(cells: Exponentials, steps: Exponentials) -> Float[Tensor, "batch cells steps"]:
     """Compute ``log Z(i,j) = log sum_w exp(A_iw + B_jw)`` for all cells and steps."""

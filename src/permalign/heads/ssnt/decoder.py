@@ -1,5 +1,6 @@
 """Prefixes under monotone alignment, each with its exact weight at every source cell."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -8,15 +9,65 @@ from torch.nn.functional import logsigmoid, pad
 
 from permalign.heads.base import Decoder
 from permalign.heads.beam_slots import BeamSlots
-from permalign.heads.copying import in_vocabulary
+from permalign.heads.copying import CopySource, in_vocabulary
 from permalign.heads.log_recurrence import log_recurrence
 from permalign.heads.softmax.additive import Exponentials, additive_log_normaliser, log_mixture
+from permalign.heads.source_attention import AttendedSource
 from permalign.shapes import Bool, Float, Int
 from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import END_ID
 
 if TYPE_CHECKING:
     from permalign.heads.ssnt.head import SsntHead
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What was computed for the cells of every sentence that has rows.
+
+    Attributes:
+        cells: ``(sentence, cell, cell_size)``.
+        last: ``(sentence, cell)``, true at the last cell of every sentence.
+        tokens: the logits ``A`` of all cells.
+        end: ``(sentence,)``, what the last cell contributes to the logit of END.
+        emit: ``(sentence, cell, hidden_size)``, what cells contribute to the decision to emit a token.
+        attended: the cells as attention reads them.
+        copies: what the cells copy; None without a copy mechanism.
+    """
+
+    cells: Tensor
+    last: Tensor
+    tokens: Exponentials
+    end: Tensor
+    emit: Tensor
+    attended: AttendedSource | None
+    copies: CopySource | None
+
+    @classmethod
+    def of(cls, head: "SsntHead", cells: Tensor, last: Tensor) -> "_Source":
+        """Compute it from the cells."""
+        scores = head.word_scores
+        return cls(
+            cells,
+            last,
+            Exponentials.of(scores.cell_logits(cells)),
+            cells[last] @ scores.of_cells.weight[END_ID] + scores.of_cells.bias[END_ID],
+            head.emit_cells(cells),
+            head.attention.project(cells, last.int().argmax(1) + 1),
+            head.copies,
+        )
+
+    def select(self, kept: Int[Tensor, " kept"]) -> "_Source":
+        """Return some of the sentences."""
+        return _Source(
+            self.cells[kept],
+            self.last[kept],
+            self.tokens.select(kept),
+            self.end[kept],
+            self.emit[kept],
+            None if self.attended is None else self.attended.select(kept),
+            None if self.copies is None else self.copies.select(kept),
+        )
 
 
 class SsntDecoder(Decoder):
@@ -38,11 +89,8 @@ class SsntDecoder(Decoder):
         last: Bool[Tensor, "batch cells"],
     ) -> None:
         batch = cells.shape[0]
-        self._head, self._cells, self._last = head, cells, last
-        self._copies = head.copies
-        self._cell_tokens = Exponentials.of(head.word_scores.cell_logits(cells))
-        self._emit_cells = head.emit_cells(cells)
-        self._attended_source = head.attention.project(cells, last.int().argmax(1) + 1)
+        self._head, self._source = head, _Source.of(head, cells, last)
+        self._allowed = head.word_scores.allowed
         self._slots = BeamSlots.one_each(batch, cells.device)
         steps, self._cache = head.context.begin(batch, cells.device)
         arrived = torch.full_like(last, LOG_ZERO, dtype=cells.dtype)
@@ -52,28 +100,30 @@ class SsntDecoder(Decoder):
     @torch.no_grad()
     def scores(self) -> Float[Tensor, "rows vocab"]:
         """Return the log-probability of every prefix followed by each token, summed over the cells that emit it."""
-        totals = log_mixture(self._ready, self._cell_tokens, self._head.word_scores.allowed)
+        source = self._source
+        totals = log_mixture(self._ready, source.tokens, self._allowed)
         totals += self._step_logits  # (sentence, slot, vocab)
         totals[..., END_ID] = self._ready_to_end + self._end_logits
-        if self._copies is not None:
-            totals = self._copies.add_to(totals, self._ready_to_copy)
+        if source.copies is not None:
+            totals = source.copies.add_to(totals, self._ready_to_copy)
         scores = self._slots.gather(totals)
         return scores.masked_fill_(scores < LOG_ZERO / 2, -torch.inf)
 
     @torch.no_grad()
     def extend(self, rows: Int[Tensor, " new"], tokens: Int[Tensor, " new"]) -> None:
         """Write one token in each of the chosen rows."""
-        sentences, slots = self._slots.sentences[rows], self._slots.slots[rows]
-        known = in_vocabulary(tokens, self._head.vocab_size)
-        arrived = self._ready[sentences, slots] + self._cell_tokens.logits[sentences, :, known]
-        arrived += self._step_logits[sentences, slots, known][:, None]
-        if self._copies is not None:
-            arrived = self._copies.add_token(
-                arrived, self._ready_to_copy[sentences, slots], sentences, tokens, self._head.vocab_size
-            )
-        cache = tuple(state[rows] for state in self._cache)
-        steps, self._cache = self._head.context.advance(cache, tokens)
-        self._slots = BeamSlots.of(sentences, self._cells.shape[0])
+        slots, source, vocab_size = self._slots, self._source, self._head.vocab_size
+        sentences = slots.sentences[rows]
+        known = in_vocabulary(tokens, vocab_size)
+        arrived = slots.pick(self._ready, rows) + source.tokens.logits[sentences, :, known]
+        arrived += slots.pick(self._step_logits, rows).gather(1, known[:, None])
+        if source.copies is not None:
+            to_copy = slots.pick(self._ready_to_copy, rows)
+            arrived = source.copies.add_token(arrived, to_copy, sentences, tokens, vocab_size)
+        steps, self._cache = self._head.context.advance(self._cache, rows, tokens)
+        self._slots, kept = BeamSlots.of(sentences, slots.num_sentences)
+        if kept is not None:
+            self._source = source.select(kept)
         self._prepare(steps, arrived.clamp_(min=LOG_ZERO))
 
     def _prepare(
@@ -87,21 +137,24 @@ class SsntDecoder(Decoder):
         ``ready_to_copy[i]`` is ``reached[i] + emit[i]`` and that of copying.
         """
         steps, arrived = self._slots.scatter(steps, 0.0), self._slots.scatter(arrived, LOG_ZERO)
-        head, last = self._head, self._last[:, None]  # (sentence, 1, cell)
-        steps = head.attention(steps, self._attended_source)  # (sentence, slot, hidden_size)
-        odds = head.emit_logits(self._emit_cells, head.emit_steps(steps)).transpose(1, 2)
-        move = torch.where(last, LOG_ZERO, logsigmoid(-odds))  # (sentence, slot, cell)
+        head, source = self._head, self._source
+        last = source.last[:, None]  # (sentence, 1, cell)
+        steps = head.attention(steps, source.attended)  # (sentence, slot, hidden_size)
+        odds = head.emit_logits(head.emit_steps(steps), source.emit)  # (sentence, slot, cell)
+        move = torch.where(last, LOG_ZERO, logsigmoid(-odds))
         reached = log_recurrence(arrived, pad(move[..., :-1], (1, 0)))
         self._step_logits = head.word_scores.step_logits(steps)
-        self._end_logits = head.word_scores.end_logits(self._cells, steps, self._last)
-        without_end = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
-        log_normaliser = head.word_scores.add_end(without_end, self._end_logits, self._last).transpose(1, 2)
+        self._end_logits = source.end[:, None] + self._step_logits[..., END_ID]
+        # Z_i: all tokens but END, and END at the last cell
+        log_normaliser = additive_log_normaliser(Exponentials.of(self._step_logits), source.tokens)
+        end, words_at_last = self._end_logits[..., None], head.word_scores.words_at_last
+        at_last = torch.logaddexp(log_normaliser, end) if words_at_last else end
         writing = reached + torch.where(last, 0.0, logsigmoid(odds))
-        self._ready = writing - log_normaliser
+        self._ready = writing - torch.where(last, at_last, log_normaliser)
         self._ready_to_end = self._ready.masked_fill(~last, 0.0).sum(-1)
-        if not head.word_scores.words_at_last:
+        if not words_at_last:
             self._ready = self._ready.masked_fill(last, LOG_ZERO)
-        if head.copy_gate is not None and self._copies is not None:
-            keep, copy = head.copy_gate(self._cells, self._copies.shares(self._cells), steps)
+        if head.copy_gate is not None and source.copies is not None:
+            keep, copy = head.copy_gate(source.cells, source.copies.shares(source.cells), steps)
             self._ready += keep.transpose(1, 2)
             self._ready_to_copy = writing + copy.transpose(1, 2)

@@ -55,7 +55,7 @@ class SwanDecoder(Decoder):
         gates = head.segment.from_words(head.context.embed(tokens))[:, None, None]
         before = (states[rows, :, :-1] for states in (self._states, self._memories))
         states, memories = head.segment(gates, *before)
-        steps, self._cache = head.context.advance(tuple(state[rows] for state in self._cache), tokens)
+        steps, self._cache = head.context.advance(self._cache, rows, tokens)
         self._sentences = self._sentences[rows]
         self._first = torch.full_like(self._first[rows], LOG_ZERO)
         self._prepare(steps, grown, states, memories)
