@@ -236,10 +236,7 @@ class SeparablePermutation(OrderDistribution):
         return kernels.tagging_inside(self.scores, emissions, self.lengths, self.normal_form)
 
     def _expected_weight(self) -> Tensor:
-        scores = self.scores
-        if int(self.lengths.min()) < self.length:
-            scores = mask_padding(scores, self.lengths)
-        return (self.rule_marginals() * scores).sum((1, 2))
+        return (self.rule_marginals() * mask_padding(self.scores, self.lengths)).sum((1, 2))
 
     def _relaxed_matrix(self, temperature: float, hard: bool, generator: torch.Generator | None) -> Tensor:
         gamma = self._chart()

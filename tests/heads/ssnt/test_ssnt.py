@@ -95,14 +95,6 @@ class TestEndCellThatOnlyEnds(MonotoneContract):
     def head(self, **options):
         return super().head(**{"words_at_end_cell": False, "encoder": Neighbours(INPUT_SIZE, 6)} | options)
 
-    def test_every_word_is_written_at_a_source_cell(self):
-        states, lengths, target, target_lengths = self.batch()
-        for words_at_end_cell in (True, False):
-            head = self.build(words_at_end_cell=words_at_end_cell)
-            posteriors = head.alignment_posteriors(states, lengths, target, target_lengths)
-            at_end_cell = posteriors[torch.arange(len(lengths)), lengths]
-            assert bool(at_end_cell.any()) == words_at_end_cell
-
 
 def small_head(scale=1.0, dtype=torch.float64, **options):
     torch.manual_seed(3)
@@ -189,6 +181,14 @@ def test_segments_leave_out_the_end_and_follow_the_order():
     assert segments == [Segment((2, 0), (0, 1))]
     [segments] = head.segments(states, lengths, target[:, :0], target_lengths - 2, order)
     assert segments == [Segment((2, 0, 1), ())]
+
+
+@pytest.mark.parametrize("words_at_end_cell", [True, False])
+def test_whether_words_are_written_at_the_end_cell(words_at_end_cell):
+    head = small_head(words_at_end_cell=words_at_end_cell)
+    (states, lengths), (target, target_lengths) = random_sentences([3, 1]), random_outputs([2, 3])
+    posteriors = head.alignment_posteriors(states, lengths, target.clamp(max=5), target_lengths)
+    assert bool(posteriors[torch.arange(2), lengths].any()) == words_at_end_cell
 
 
 @pytest.mark.parametrize("context", [0, -1, "some", True, 1.5])
