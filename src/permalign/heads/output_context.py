@@ -126,54 +126,25 @@ class OutputContext(nn.Module):
         """Read one token per row; a cache has the hidden and the memory state of every layer, ``(rows, layer, size)``.
 
         Layers are computed cell by cell: torch's LSTM would rearrange all of its weights at every step, which takes
-        longer than the step itself. In a beam, many rows read the same token or continue the same row, and what both
-        contribute to the gates is computed once.
+        longer than the step itself.
         """
         network = self.network
         assert isinstance(network, nn.LSTM)
-        words, of_word = _distinct(tokens)
-        inputs = self.embed(words)
+        inputs = self.embed(tokens)
         if cache is None:
-            zeros = inputs.new_zeros(1, network.num_layers, network.hidden_size)
-            cache, rows = (zeros, zeros), torch.zeros_like(tokens)
-        assert rows is not None
-        parents, of_parent = _distinct(rows)
-        hidden, memory = (states[parents].unbind(1) for states in cache)
+            zeros = inputs.new_zeros(len(tokens), network.num_layers, network.hidden_size)
+            cache = (zeros, zeros)
+        elif rows is not None:
+            cache = tuple(states[rows] for states in cache)
         after = []
-        for layer in range(network.num_layers):
-            input_weight, hidden_weight, input_bias, hidden_bias = (
-                getattr(network, f"{name}_l{layer}") for name in CELL_PARAMETERS
-            )
+        for layer, before in enumerate(zip(*(states.unbind(1) for states in cache), strict=True)):
             if layer:
                 inputs = functional.dropout(inputs, network.dropout, network.training)
-            from_input = in_low_precision(functional.linear, inputs, input_weight, input_bias, on_cpu=False)
-            from_hidden = in_low_precision(
-                functional.linear, hidden[layer], hidden_weight, hidden_bias, on_cpu=False
-            )
-            gates = (from_input if layer else from_input[of_word]) + from_hidden[of_parent]
-            after.append(_lstm_cell(gates, memory[layer][of_parent]))
+            weights = [getattr(network, f"{name}_l{layer}") for name in CELL_PARAMETERS]
+            after.append(in_low_precision(torch.lstm_cell, inputs, before, *weights, on_cpu=False))
             inputs = after[-1][0]
         hidden, memory = zip(*after, strict=True)
         return self.dropout(inputs), (torch.stack(hidden, dim=1), torch.stack(memory, dim=1))
-
-
-def _distinct(values: Int[Tensor, " rows"]) -> tuple[Int[Tensor, " distinct"], Int[Tensor, " rows"]]:
-    """Return the distinct values, and where each row's value is among them.
-
-    >>> _distinct(torch.tensor([7, 4, 7]))
-    (tensor([4, 7]), tensor([1, 0, 1]))
-    """
-    distinct, index = values.unique(return_inverse=True)
-    return distinct, index
-
-
-def _lstm_cell(
-    gates: Float[Tensor, "rows four_times_hidden"], memory: Float[Tensor, "rows hidden_size"]
-) -> tuple[Float[Tensor, "rows hidden_size"], Float[Tensor, "rows hidden_size"]]:
-    """Return the hidden and the memory state after a step, from the sums of what enters the gates."""
-    let_in, keep, new, show = gates.chunk(4, dim=1)
-    memory = keep.sigmoid() * memory + let_in.sigmoid() * new.tanh()
-    return show.sigmoid() * memory.tanh(), memory
 
 
 def _window_size(context: Literal["full"] | int) -> int | None:
