@@ -62,6 +62,17 @@ def test_dropout_is_drawn_in_training_alone(encoder):
     assert torch.equal(once, encoder(embedded, lengths))
 
 
+def test_output_dropout_leaves_out_units_of_states_and_scales_the_others():
+    torch.manual_seed(0)
+    encoder = BiLstmEncoder(6, 64, output_dropout=0.25).double()
+    embedded, lengths = vectors(4, 9, 6), torch.tensor([9, 9, 9, 9])
+    states = encoder.eval()(embedded, lengths)
+    dropped = encoder.train()(embedded, lengths)
+    left_out = dropped == 0
+    assert 0.2 < left_out.float().mean() < 0.3
+    torch.testing.assert_close(dropped[~left_out], states[~left_out] / 0.75)
+
+
 def lstm_of_one_direction(cell_weights, inputs):
     """An LSTM step by step: gates input, forget, cell, output."""
     from_input, from_hidden, bias_input, bias_hidden = cell_weights
@@ -135,6 +146,7 @@ class TestBadInput:
             ({"hidden_size": 7}, "even"),
             ({"num_layers": 0}, "num_layers is 0"),
             ({"dropout": 1.0}, "dropout is 1.0"),
+            ({"output_dropout": 1.5}, "dropout is 1.5"),
         ],
     )
     def test_options(self, options, message):

@@ -20,6 +20,7 @@ class BiLstmEncoder(Encoder):
         hidden_size: the size of the states, even; each direction has one half.
         num_layers: the number of layers; the paper has 1 or 2.
         dropout: dropout on the input and between layers.
+        output_dropout: dropout on the states.
 
     >>> import torch
     >>> encoder = BiLstmEncoder(input_size=6, hidden_size=8)
@@ -29,16 +30,24 @@ class BiLstmEncoder(Encoder):
 
     low_precision_on_cpu: ClassVar[bool] = False  # some CPUs have no LSTM in bfloat16
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        output_dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         require_at_least_one(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         require_dropout(dropout)
+        require_dropout(output_dropout)
         if hidden_size % 2:
             raise ValueError(
                 f"hidden_size is {hidden_size}, but must be even: a forward and a backward half."
             )
         self.input_size, self.hidden_size = input_size, hidden_size
-        self.dropout = nn.Dropout(dropout)
+        self.dropout, self.output_dropout = nn.Dropout(dropout), nn.Dropout(output_dropout)
         self.lstm = nn.LSTM(
             input_size,
             hidden_size // 2,
@@ -55,4 +64,5 @@ class BiLstmEncoder(Encoder):
         self.require_input(embedded, lengths)
         packed = pack_padded_sequence(self.dropout(embedded), lengths.cpu(), True, enforce_sorted=False)
         states, _ = pad_packed_sequence(self.lstm(packed)[0], True, total_length=embedded.shape[1])
-        return states
+        dropped: Tensor = self.output_dropout(states)
+        return dropped

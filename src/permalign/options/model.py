@@ -45,6 +45,11 @@ class EncoderOptions(PartOptions):
     )
     num_layers: Count = Field(1, description="number of layers (bilstm, transformer)")
     dropout: Fraction = Field(0.1, description="dropout on the encoder's input and between its layers")
+    output_dropout: Fraction = Field(
+        0.0,
+        description="dropout on the encoder's states (bilstm); with large vocabularies, heads that align words to "
+        "states learn the training set by heart without it",
+    )
     num_heads: PositiveInt = Field(4, description="number of attention heads (transformer)")
     num_sums: PositiveInt = Field(4, description="number of running sums from each side (prefix_sum)")
     window_radius: PositiveInt = Field(1, description="number of neighbours on each side (window)")
