@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from permalign import __version__
 from permalign.explain.server.answer_cache import AnswerCache
 from permalign.explain.server.answers import WorkerSettings
+from permalign.explain.server.joint_predictions import JointPredictions
 from permalign.explain.server.limits import Limits
 from permalign.explain.server.middleware import (
     BodyLimit,
@@ -54,11 +55,11 @@ def application(
         limits.max_pending,
         limits.timeout_seconds,
     )
-    cache = AnswerCache()
+    predictions, cache = JointPredictions(pool, limits.max_sentences), AnswerCache()
 
     async def answer(operation: str, request: ModelRequest) -> Response:
         job = Job(operation, request.model_dump())
-        answer = cache.get(job) or await pool.run(job)
+        answer = cache.get(job) or await predictions.run(job)
         cache.keep(job, answer)
         return Response(answer.body, answer.status, media_type=answer.media_type)
 

@@ -1,8 +1,8 @@
 """The worker processes that run the models, and the queue in front of them."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from permalign.explain.server.rate_limit import TooManyRequestsError
@@ -33,7 +33,7 @@ class WorkerPool:
         command: the command that starts a worker process.
         settings: the first line that a process reads.
         size: how many processes there may be.
-        max_pending: how many jobs may run or wait at the same time.
+        max_pending: how many requests may be answered or wait at the same time.
         timeout_seconds: how long a job may take, the time in the queue included; the first process may take as long as
             it needs to start.
     """
@@ -74,28 +74,49 @@ class WorkerPool:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def run(self, job: Job) -> Answer:
-        """Let a process answer a job; if this is cancelled, so is the job.
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Let one more request wait.
 
         Raises:
-            TooManyRequestsError: too many jobs are pending.
-            AnswerTimeoutError: the job was not done in time.
-            WorkerDiedError: the process ended unexpectedly.
+            TooManyRequestsError: too many requests are waiting.
         """
         if self._pending >= self._max_pending:
             raise TooManyRequestsError(1.0)
         self._pending += 1
+        try:
+            yield
+        finally:
+            self._pending -= 1
+
+    async def run(self, job: Job) -> Answer:
+        """Let a process answer a job; if this is cancelled, so is the job.
+
+        Raises:
+            TooManyRequestsError: too many requests are waiting.
+            AnswerTimeoutError: the job was not done in time.
+            WorkerDiedError: the process ended unexpectedly.
+        """
+        with self.place():
+            return await self.run_when_free(lambda: job)
+
+    async def run_when_free(self, make_job: Callable[[], Job]) -> Answer:
+        """Let a process answer a job that is made when the process is free, however many requests are waiting.
+
+        Raises:
+            AnswerTimeoutError: the job was not done in time.
+            WorkerDiedError: the process ended unexpectedly.
+        """
         try:
             async with asyncio.timeout(SECONDS_TO_START):
                 await self._has_started.wait()
             async with asyncio.timeout(self._timeout_seconds):
                 if self._idle.empty() and self._not_started:
                     self._launch(self._not_started.pop())
-                return await self._answer(await self._idle.get(), job)
+                worker = await self._idle.get()
+                return await self._answer(worker, make_job())
         except TimeoutError:
             raise AnswerTimeoutError from None
-        finally:
-            self._pending -= 1
 
     async def _answer(self, worker: Worker, job: Job) -> Answer:
         """Return the answer of a process, which is free again when it is done, even if nobody waits for that."""
