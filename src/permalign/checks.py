@@ -145,6 +145,24 @@ def require_finite(name: str, tensor: Tensor, valid: Tensor) -> None:
         )
 
 
+LARGEST_SCORE = 1e12
+"""Scores above this leave no digits for the differences between derivations."""
+
+
+def require_scores(name: str, tensor: Tensor, valid: Tensor) -> None:
+    """Require finite scores of at most `LARGEST_SCORE` wherever ``valid`` is true; any negative one is allowed."""
+    require_finite(name, tensor, valid)
+    valid = valid.reshape(*valid.shape, *(1,) * (tensor.dim() - valid.dim()))
+    bad = (tensor > LARGEST_SCORE) & valid
+    if bool(bad.any()):
+        index = tuple(int(coordinate) for coordinate in bad.nonzero()[0])
+        raise ValueError(
+            f"{name} {shape_of(tensor)} must be at most {LARGEST_SCORE:g}, but {name}[{', '.join(map(str, index))}] is "
+            f"{tensor[index].item():g} ({int(bad.sum())} such entries), beside which all other scores are lost. To "
+            "choose an option, forbid the others by a large negative number."
+        )
+
+
 def require_no_nan_or_plus(name: str, tensor: Tensor, valid: Tensor) -> None:
     """Require log-probabilities wherever ``valid`` is true: -inf is allowed, NaN and +inf are not."""
     bad = (torch.isnan(tensor) | (tensor == torch.inf)) & valid

@@ -1,4 +1,4 @@
-"""Log-probabilities in single precision stay right, and negative, however large scores are."""
+"""Log-probabilities in single precision stay right, and negative, for large scores; still larger ones are refused."""
 
 import pytest
 import torch
@@ -53,3 +53,31 @@ def test_gradients_stay_finite(kind, scale, backend):
     found, scores = make(kind, scale, torch.float32)
     (gradient,) = torch.autograd.grad(found.clamp(min=-1e20).sum(), scores)
     assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scores_beside_which_others_are_lost_are_refused(kind, dtype):
+    with pytest.raises(ValueError, match=r"at most 1e\+12.*forbid the others"):
+        make(kind, 1e30, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("forbidden", [-1e10, -1e30, -1e38])
+def test_what_is_forbidden_by_a_huge_negative_score_has_no_weight(dtype, forbidden, backend):
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(4, 20, 2, generator=generator, dtype=dtype)  # of sentences of five words
+    mask = torch.rand(4, 20, 2, generator=generator) < 0.15
+    emissions = torch.randn(4, 5, 5, generator=generator, dtype=dtype).log_softmax(-1)
+
+    def found(value):
+        leaves = scores.clone().requires_grad_()
+        orders = SeparablePermutation(leaves.masked_fill(mask, value))
+        likelihood = orders.log_likelihood(emissions)
+        (gradient,) = torch.autograd.grad(
+            (orders.log_partition() + likelihood + orders.entropy()).sum(), leaves
+        )
+        return orders.log_partition(), likelihood, orders.entropy(), orders.expected_matrix(), gradient
+
+    for result, expected in zip(found(forbidden), found(-400.0), strict=True):
+        torch.testing.assert_close(result, expected, rtol=1e-5, atol=1e-5)

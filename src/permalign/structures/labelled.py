@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from permalign import kernels
-from permalign.checks import require_finite, require_floats, require_lengths, require_range, shape_of
+from permalign.checks import require_floats, require_lengths, require_range, require_scores, shape_of
 from permalign.kernels.layout import (
     mask_padding,
     masked_tokens,
@@ -311,7 +311,7 @@ class LabelledPermutation(OrderDistribution):
         """Require lengths there is room for, and finite scores outside the padding."""
         require_range("lengths", self.lengths, "token_scores", self.token_scores, self.length)
         present = length_mask(self.lengths, self.length)
-        require_finite("token_scores", self.token_scores, present)
-        require_finite("split_scores", self.split_scores, valid_splits(self.length, self.lengths))
+        require_scores("token_scores", self.token_scores, present)
+        require_scores("split_scores", self.split_scores, valid_splits(self.length, self.lengths))
         for name, scores in (("rule_scores", self.rule_scores), ("root_scores", self.root_scores)):
-            require_finite(name, scores, torch.ones_like(scores, dtype=torch.bool))
+            require_scores(name, scores, torch.ones_like(scores, dtype=torch.bool))

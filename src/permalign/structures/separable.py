@@ -9,7 +9,7 @@ from torch.distributions import constraints
 from torch.distributions.kl import register_kl
 
 from permalign import kernels
-from permalign.checks import require_finite, require_floats, require_lengths, require_range, shape_of
+from permalign.checks import require_floats, require_lengths, require_range, require_scores, shape_of
 from permalign.kernels.layout import mask_padding, split_fenceposts, split_index, valid_splits
 from permalign.kernels.sampling import gumbel_noise
 from permalign.shapes import Float, Int
@@ -96,7 +96,7 @@ class SeparablePermutation(OrderDistribution):
         super().__init__(scores.shape[0], length, validate_args)
         if self._validate_args:
             require_range("lengths", self.lengths, "scores", scores, length)
-            require_finite("scores", scores, valid_splits(length, self.lengths))
+            require_scores("scores", scores, valid_splits(length, self.lengths))
 
     @classmethod
     def from_dense(

@@ -10,11 +10,11 @@ from torch.nn import functional
 
 from permalign import kernels
 from permalign.checks import (
-    require_finite,
     require_floats,
     require_lengths,
     require_no_nan_or_plus,
     require_range,
+    require_scores,
     sample_count,
     shape_of,
 )
@@ -147,11 +147,11 @@ class SynchronousPermutation:
             require_range(
                 "target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, minimum=0
             )
-            require_finite("split_scores", split_scores, valid_splits(length, lengths))
+            require_scores("split_scores", split_scores, valid_splits(length, lengths))
             require_no_nan_or_plus(name, segment_log_probs, self._possible())
             if phrase_scores is not None:
                 inside = self._possible()[:, length:, 0, 0]
-                require_finite("phrase_scores", phrase_scores, inside)
+                require_scores("phrase_scores", phrase_scores, inside)
             self._require_room()
 
     @property
