@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 TORCH_INDEX ?=
 TOOLS  := build/tools
 
-.PHONY: help demo models test test-all lint format bench trust mutate docs package release-check locked lock sbom clean
+.PHONY: help demo models test test-all lint format bench trust mutate docs package release-check locked lock sbom audit clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,9 +39,9 @@ test: $(READY)  ## all tests but the slow ones, with doctests
 	$(BIN)/python -m permalign.kernels
 	$(BIN)/pytest -n 2 -m "not slow"
 
-test-all: $(READY)  ## the slow tests as well, and which lines no test runs
+test-all: $(READY)  ## the slow tests as well, in a random order, and which lines no test runs
 	$(BIN)/python -m permalign.kernels
-	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n 2 --random-order --cov --cov-report=term:skip-covered
 
 bench: $(READY)  ## side-by-side speed ratios, kept in benchmarks/results
 	$(BIN)/python -m benchmarks
@@ -77,7 +77,7 @@ locked:  ## the virtual environment again, from constraints.lock: every file but
 
 $(TOOLS):
 	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/python -m pip install --quiet uv cyclonedx-bom pip-licenses
+	$(TOOLS)/bin/python -m pip install --quiet uv cyclonedx-bom pip-audit pip-licenses
 
 lock: $(TOOLS)  ## constraints.lock again, the versions of constraints.txt with the hashes of their files
 	$(TOOLS)/bin/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header --no-emit-index-url \
@@ -87,6 +87,9 @@ sbom: $(READY) $(TOOLS)  ## a CycloneDX list of what is installed, and all licen
 	$(TOOLS)/bin/cyclonedx-py environment --output-file build/sbom.json $(BIN)/python
 	$(TOOLS)/bin/pip-licenses --python $(BIN)/python --from mixed --format markdown --output-file build/licences.md
 	$(BIN)/python .ci/check_licences.py
+
+audit: $(TOOLS)  ## whether the versions of constraints.txt have known vulnerabilities, according to the package index
+	$(TOOLS)/bin/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build docs/figures

@@ -133,4 +133,6 @@ def _handle_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def other(_: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # FastAPI cannot read the body as text
+            return failure(422, "the request is invalid: it is not JSON in UTF-8.")
         return failure(error.status_code, str(error.detail))
