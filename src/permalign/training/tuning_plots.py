@@ -35,10 +35,11 @@ def plot_study(study: optuna.Study, folder: Path) -> list[Path]:
                 plot(study)
                 figure = pyplot.gcf()
                 figure.set_size_inches(max(7, 2.2 * len(figure.axes)), 5)
-                for (
-                    axes
-                ) in figure.axes:  # options beside each other need short labels: one line for each part
+                for axes in figure.axes:
+                    # options beside each other need short labels: one line for each part
                     axes.set_xlabel(axes.get_xlabel().replace(".", "\n"))
+                    if axes.get_xscale() == "log":  # labels within one power of ten are long
+                        axes.tick_params(axis="x", which="both", labelrotation=45)
                 figure.savefig(folder / f"{name}.png", dpi=120, bbox_inches="tight")
             written.append(folder / f"{name}.png")
         except (ValueError, RuntimeError):  # too few trials
