@@ -11,7 +11,10 @@ from permalign.errors import ConfigError
 from permalign.explain import explain
 from permalign.tasks.base import Example
 from permalign.text.batching import Batches
+from permalign.text.codec import END_ID, PADDING_ID
 from permalign.text.sentence_vocabulary import CopyCodec, hide_copied_words
+from permalign.text.tokenized_vocabulary import TokenizedVocabulary
+from permalign.text.tokenizers import CharacterTokenizer, HuggingFaceTokenizer, PunctuationTokenizer
 from permalign.text.vocabulary import Vocabulary
 
 NAMES = ["ada", "bob", "cleo", "dan", "eve", "finn"]
@@ -202,3 +205,53 @@ class TestHiding:
         batch = dataclasses.replace(self.batch(), copies=None, examples=())
         with pytest.raises(ValueError, match="neither copies nor examples"):
             make().loss(batch)
+
+
+class TestTokens:
+    """Words that a tokenizer split off from punctuation, and characters, are copied as they are."""
+
+    def codecs(self, tokenizer, *sentences):
+        sides = zip(*(sentence.split("|") for sentence in sentences), strict=True)
+        return [TokenizedVocabulary.build([side.split() for side in texts], tokenizer) for texts in sides]
+
+    def test_unknown_words_between_punctuation_are_read_and_written(self):
+        source, target = self.codecs(PunctuationTokenizer(), "12 march 2021|2021-03-12")
+        words = CopyCodec(source, target).of(["31", "march", "1945"])
+        assert words.own_words == ("31", "march", "1945")
+        ids = words.encode(["1945-03-31"])
+        assert ids[0] == words.copy_ids[2]
+        assert ids[-1] == words.copy_ids[0]
+        assert words.decode([PADDING_ID, *ids, END_ID, *ids]) == ("1945-03-31",)
+
+    def test_unknown_characters_are_copied(self):
+        source, target = self.codecs(CharacterTokenizer(), "ab|ba")
+        words = CopyCodec(source, target).of(["az", "b"])
+        assert words.decode(words.encode(["za", "b"])) == ("za", "b")
+
+    def test_pieces_that_a_tokenizer_cannot_join_are_not_copied(self):
+        library = pytest.importorskip("tokenizers")
+        pieces = library.Tokenizer(library.models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+        pieces.pre_tokenizer = library.pre_tokenizers.Whitespace()
+        tokenizer = HuggingFaceTokenizer(pieces.to_str())
+        source, target = self.codecs(tokenizer, "a b|a")
+        words = CopyCodec(source, target).of(["a", "b"])
+        assert words.copy_ids == [*target.encode(["a"]), PADDING_ID]
+        assert words.own_words == ()
+
+    def test_a_model_of_dates_copies_days_and_years_that_it_has_never_seen(self):
+        pairs = [(f"{y} may {d}", f"{y}-05-{d}") for d in (12, 14, 17, 21) for y in range(2001, 2007)]
+        examples = [Example(tuple(x.split()), (y,), x) for x, y in pairs]
+        source, target = self.codecs(PunctuationTokenizer(), *("|".join(pair) for pair in pairs))
+        torch.manual_seed(0)
+        head = {"kind": "ssnt", "embedding_dim": 16, "hidden_size": 16, "encoder": {"kind": "none"}}
+        head |= {"dropout": 0.0, "embedding_dropout": 0.0, "copy_mechanism": True}
+        model = Transducer({"reorderer": {"kind": "none"}, "head": head}, source, target)
+        (batch,) = Batches(examples, source, target, 1000, shuffle=False)
+        optimizer = torch.optim.Adam(model.parameters(), 2e-2)
+        for _ in range(150):
+            optimizer.zero_grad()
+            model.train().loss(batch).total.backward()
+            optimizer.step()
+        prediction = model.eval().predict("1945 may 31")
+        assert prediction.text == "1945-05-31"
+        assert prediction.unknown == ("1945", "31")

@@ -220,7 +220,7 @@ def test_a_dataset_that_cannot_be_loaded_is_one_line(tmp_path):
             "own.tsv",
             "eins\tzwei\tdrei\n",
             1,
-            "it is not clear which column holds the sources (found: 1, 2, 3)",
+            "it is not clear which column holds the sources (found: 1, 2, 3). Give --source-column NUMBER",
         ),
     ],
 )

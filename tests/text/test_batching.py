@@ -14,6 +14,7 @@ from permalign.text.batching import Batches, pad
 from permalign.text.vocabulary import Vocabulary
 
 BUDGET = 60
+SOURCE = TARGET = Vocabulary("abcde")
 lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), min_size=1, max_size=60)
 
 
@@ -162,3 +163,28 @@ def test_padding_of_an_empty_list():
     assert padded.shape == (2, 0)
     assert lengths.tolist() == [0, 0]
     assert pad([])[0].shape == (0, 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_the_workers_of_a_loader_make_the_same_batches(method):
+    def make():
+        return Batches(examples, SOURCE, TARGET, BUDGET, seed=3)
+
+    words = [chr(ord("a") + index % 5) for index in range(30)]
+    examples = [Example((word,) * (1 + index % 4), (word,), str(index)) for index, word in enumerate(words)]
+    alone, batches = make(), make()
+    loader = torch.utils.data.DataLoader(
+        batches, sampler=batches.sampler, batch_size=None, num_workers=2, multiprocessing_context=method
+    )
+    assert len(loader) == len(alone)
+    for _ in range(2):  # every epoch has an order of its own
+        pairs = list(zip(loader, alone, strict=True))
+        assert all(torch.equal(loaded.source, made.source) for loaded, made in pairs)
+        assert all(loaded.examples == made.examples for loaded, made in pairs)
+
+
+def test_a_loader_without_the_sampler_is_told_what_to_pass():
+    batches = Batches([Example(("a",), ("b",), "0")], SOURCE, TARGET, BUDGET)
+    with pytest.raises(TypeError, match=r"sampler=batches\.sampler and batch_size=None"):
+        next(iter(torch.utils.data.DataLoader(batches)))

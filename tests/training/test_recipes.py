@@ -91,6 +91,19 @@ def test_the_choice_is_explained_and_settings_have_the_last_word(pairs):
     assert lines[1].startswith("recipe: tagging, because every target has as many tokens")
 
 
+def test_the_copy_mechanism_is_mentioned_where_outputs_repeat_words(pairs, tmp_path):
+    def is_mentioned(path, *settings):
+        _, lines = load_recipe("exact", {"name": "own", "path": str(path)}, settings)
+        return any("model.head.copy_mechanism=true" in line for line in lines)
+
+    other = tmp_path / "other.tsv"
+    other.write_text(pairs.read_text().replace("B A ", "B A n"))
+    assert is_mentioned(pairs)
+    assert not is_mentioned(pairs, "model.head.copy_mechanism=true")
+    assert not is_mentioned(pairs, "text.target.kind=characters")
+    assert not is_mentioned(other)
+
+
 def examples_of(*pairs):
     return [Example(tuple(source.split()), tuple(target.split()), source) for source, target in pairs]
 

@@ -206,9 +206,11 @@ def test_short_runs_that_try_seeds_are_summed_up_in_one_line(tmp_path):
     train(values, tmp_path / "run", display=Listening())
     said = Listening.said
     assert [line.startswith("after 6 steps, dev is ") for line in said].count(True) == 1
-    assert said[0].startswith("after 6 steps, dev is ")
-    assert "with seed 0, " in said[0]
-    assert "training starts with seed " in said[0]
+    assert said[0].startswith("note:")  # what was read, before anything is trained on it
+    assert said[1:3] == ["trying seed 0", "trying seed 1"]
+    assert said[3].startswith("after 6 steps, dev is ")
+    assert "with seed 0, " in said[3]
+    assert "training starts with seed " in said[3]
     assert sum(line.startswith("note:") for line in said) == 1  # once, and not for every seed
 
 

@@ -8,6 +8,7 @@ from permalign.options.run import RunOptions
 from permalign.training.experiments import load_experiment
 from permalign.training.recipes import RECIPES, load_recipe_values
 from permalign.training.tuning import Pruning, tune
+from permalign.training.tuning_plots import plot_study
 from permalign.training.tuning_ranges import Range, default_ranges
 
 
@@ -35,6 +36,8 @@ def test_a_search_is_resumed_and_writes_options_that_can_be_trained(config, tmp_
     assert best.model.head.context == chosen["model.head.context"]
     assert best.model.head.hidden_size == chosen["model.head.hidden_size"]
     assert (tmp_path / "tune" / "study.db").exists()
+    drawn = [path.stem for path in plot_study(again, tmp_path / "plots")]
+    assert drawn == ["history", "slices", "importances", "learning-curves"]
 
 
 def test_an_interrupted_trial_does_not_count(config, tmp_path, monkeypatch):

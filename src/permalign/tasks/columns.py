@@ -205,9 +205,10 @@ def _unclear(names: Sequence[str], source: str | None, target: str | None) -> st
         if name and name not in names:
             return no_such_column(name, names)
     missing = [name for name, given in (("source", source), ("target", target)) if given is None]
-    flags = " and ".join(f"--{name}-column NAME" for name in missing)
+    numbered = all(name.isdigit() for name in names)
+    flags = " and ".join(f"--{name}-column {'NUMBER' if numbered else 'NAME'}" for name in missing)
     keys = " and ".join(f"{name}_column" for name in missing)
     return (
         f"it is not clear which column holds the {missing[0]}s (found: {', '.join(names)}). Give {flags}, or {keys} in "
-        "a config; several columns are joined: A,B."
+        f"a config; several columns are joined: {'1,3' if numbered else 'A,B'}."
     )

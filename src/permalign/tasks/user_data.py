@@ -108,7 +108,8 @@ class UserData(PartitionedTask):
                     partition.setdefault(part, []).append(len(examples))
                 examples.append(example)
         if num_empty:
-            notes.append(f"left out {num_empty:,} examples with an empty source or target.")
+            left_out = "1 example" if num_empty == 1 else f"{num_empty:,} examples"
+            notes.append(f"left out {left_out} with an empty source or target.")
         if not examples:
             raise DataError("there are no examples.", self._path)
         reading_notes = tuple(notes)

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from permalign.text.batching import Batch, pad
-from permalign.text.codec import END_ID, PADDING_ID, UNKNOWN_ID, Codec
+from permalign.text.codec import END_ID, PADDING_ID, UNKNOWN_ID, Codec, until_end
+from permalign.text.tokenized_vocabulary import TokenizedVocabulary
 from permalign.text.vocabulary import Vocabulary
 
 
@@ -40,7 +41,7 @@ class SentenceVocabulary:
         for token, known in zip(tokens, token_ids, strict=True):
             if known != UNKNOWN_ID:
                 self.copy_ids.append(known)
-            elif isinstance(target, Vocabulary):
+            elif _writes_any_token(target):
                 self.copy_ids.append(self._own.setdefault(token, self._size + len(self._own)))
             else:  # a piece of a word that the target cannot write
                 self.copy_ids.append(PADDING_ID)
@@ -60,22 +61,15 @@ class SentenceVocabulary:
             return ids
         return [
             self._own.get(token, known) if known == UNKNOWN_ID else known
-            for token, known in zip(tokens, ids, strict=True)
+            for token, known in zip(self.target.tokenize(tokens), ids, strict=True)
         ]
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
-        """The token of each id up to the end symbol, without padding and begin symbols."""
+        """The words of an output up to the end symbol, without padding and begin symbols."""
         if not self._own:
             return self.target.decode(ids)
-        words: list[str] = []
-        own = self.own_words
-        for token_id in ids:
-            if token_id == END_ID:
-                break
-            words += (
-                [own[token_id - self._size]] if token_id >= self._size else self.target.decode([token_id])
-            )
-        return tuple(words)
+        written = self.convert_ids_to_tokens(until_end(ids, len(self)))
+        return self.target.join(written) if isinstance(self.target, TokenizedVocabulary) else tuple(written)
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:
         """The text that each id of `encode` stands for."""
@@ -99,8 +93,8 @@ class SentenceVocabulary:
 class CopyCodec:
     """Makes the `SentenceVocabulary` of any sentence, and batches with the ids that copying writes.
 
-    Words are copied as they are, whether or not they are in a vocabulary. A model that writes subwords or other pieces
-    of words copies those that both vocabularies have.
+    Words, words that were split at punctuation, and characters are copied as they are, whether or not they are in a
+    vocabulary. A model that writes subwords or other pieces of words copies those that both vocabularies have.
 
     Args:
         source: the vocabulary of sentences.
@@ -146,6 +140,13 @@ class CopyCodec:
         ]
         device = batch.source.device
         return replace(batch, copies=copies.to(device), target=pad(targets)[0].to(device))
+
+
+def _writes_any_token(target: Codec) -> bool:
+    """Whether outputs may contain tokens that are not in the vocabulary, and can still be put together."""
+    if isinstance(target, TokenizedVocabulary):
+        return target.joins_any_token
+    return isinstance(target, Vocabulary)
 
 
 def hide_copied_words(batch: Batch, share: float, vocab_size: int) -> Batch:

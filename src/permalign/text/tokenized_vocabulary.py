@@ -65,7 +65,16 @@ class TokenizedVocabulary:
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """The words of the text into which the tokenizer joins the tokens up to the end symbol."""
-        return tuple(self._tokenizer.join(self._vocabulary.decode(ids)).split())
+        return self.join(self._vocabulary.decode(ids))
+
+    @property
+    def joins_any_token(self) -> bool:
+        """Whether `join` takes tokens that are not in the vocabulary, such as copied ones."""
+        return self._tokenizer.joins_any_token
+
+    def join(self, tokens: Sequence[str]) -> tuple[str, ...]:
+        """The words of the text into which the tokenizer joins tokens."""
+        return tuple(self._tokenizer.join(tokens).split())
 
     def tokenize(self, tokens: Sequence[str]) -> list[str]:
         """The tokens into which the tokenizer splits the sentence."""

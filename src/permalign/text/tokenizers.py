@@ -30,6 +30,8 @@ class Tokenizer(ABC):
     """
 
     kind: str
+    joins_any_token = True
+    """Whether `join` takes tokens that no training text contains, such as copied ones."""
 
     def __init__(self, *, lowercase: bool = False) -> None:
         self.lowercase = lowercase
@@ -146,6 +148,7 @@ class HuggingFaceTokenizer(Tokenizer):
     """
 
     kind = "tokenizers"
+    joins_any_token = False
 
     def __init__(self, definition: str, *, lowercase: bool = False) -> None:
         super().__init__(lowercase=lowercase)

@@ -98,7 +98,7 @@ def _run_of(model: Path) -> Path | None:
 def _find_models(models: Sequence[str | Path], out: str | Path, overwrite: bool) -> list[Path]:
     """The folders of the models to combine."""
     if Path(out).exists() and not overwrite:
-        raise PermalignError(f"{out} already exists. Choose another folder, or overwrite it.")
+        raise PermalignError(f"{out} already exists. Choose another folder, or replace it (--overwrite).")
     folders = [Path(model) for model in models]
     for folder in folders:  # overwriting a run deletes its models
         if Path(out).resolve() in (folder.resolve(), *folder.resolve().parents):

@@ -124,6 +124,10 @@ def _run_session(
     accelerator: Accelerator,
     display: Display | None,
 ) -> Progress:
+    speaks = accelerator.is_main_process and not run.is_attempt
+    if speaks:
+        for note in setup.task.notes:
+            (display or default_display()).say(f"note: {note}")
     if options.training.restarts > 1:
         options = options.with_seed(_best_seed(options, run, accelerator, display))
         if accelerator.is_main_process:
@@ -136,10 +140,6 @@ def _run_session(
         setup = prepare(options, pairs)
     display = display or default_display()
     session = Session(options, setup, run, accelerator, display)
-    speaks = accelerator.is_main_process and not run.is_attempt
-    if speaks:
-        for note in setup.task.notes:
-            display.say(f"note: {note}")
     if setup.skipped and speaks:
         display.say(
             f"skipped {setup.skipped} training examples whose targets are too long for {options.model.head.kind}"
@@ -197,6 +197,8 @@ def _best_seed(
     for attempt in options.attempts():
         folder = run.attempts / f"seed-{attempt.seed}"
         exists = (folder / "config.yaml").exists()
+        if accelerator.is_main_process:
+            (display or default_display()).say(f"trying seed {attempt.seed}")
         progress = resume(folder, display=display) if exists else train(attempt, folder, display=display)
         scores[attempt.seed] = -math.inf if progress.best is None else progress.best
     best = max(scores, key=lambda seed: (scores[seed], -seed))

@@ -37,6 +37,9 @@ MONOTONE_CHARACTERS = 0.7
 SATISFYING = 90.0
 """The result on dev, in percent, below which another recipe is suggested."""
 
+MANY_COPIES = 0.1
+"""The share of target tokens that occur in their source from which the copy mechanism is mentioned."""
+
 UPDATES = {"small": 3000, "large": 40_000}
 """About how many updates a run makes at most: that of a few thousand examples, and that of half a million."""
 
@@ -134,7 +137,7 @@ def load_recipe_values(
     profile = profile_data(list(zip(sources, targets, strict=True)))
     lines.append(f"data: {profile}.")
     if recipe == "auto":
-        choice = choose_recipe(profile, characters=text.get("target", {}).get("kind") == "characters")
+        choice = choose_recipe(profile, characters=_has_characters(text))
         recipe = choice.recipe
         lines.append(f"recipe: {recipe}, because {choice.reason}")
     values = merged(merged(_read(recipe), fit_to_data(recipe, profile)), {**base, "text": text})
@@ -145,7 +148,13 @@ def load_recipe_values(
             "trained (--set training.restarts=1 trains one)."
         )
     values = apply_settings(values, settings)
-    return values, [*lines, _describe_end(RunOptions.parse(values))]
+    options = RunOptions.parse(values)
+    if profile.overlap >= MANY_COPIES and not (options.model.head.copy_mechanism or _has_characters(text)):
+        lines.append(
+            "hint: if new sentences have names, numbers or other words that the training data does not, --set "
+            "model.head.copy_mechanism=true lets the model copy them."
+        )
+    return values, [*lines, _describe_end(options)]
 
 
 def load_experiment_values(
@@ -194,6 +203,11 @@ def fit_to_data(recipe: str, profile: DataProfile) -> dict[str, Any]:
     if recipe in ("exact", "labelled"):
         values["model"] = {"head": {"max_segment_length": min(8, max(2, ceil(profile.growth)))}}
     return values
+
+
+def _has_characters(text: Mapping[str, Any]) -> bool:
+    """Whether outputs are written in characters."""
+    return bool(text.get("target", {}).get("kind") == "characters")
 
 
 def _chooses_tokens(side: Mapping[str, Any]) -> bool:
