@@ -35,7 +35,7 @@ def attended(attention, steps, cells):
         return steps
     rows = []
     for step in steps:
-        weights = softmax([step @ (attention.keys.weight @ cell) for cell in cells])
+        weights = softmax([attention.key_scale * step @ (attention.keys.weight @ cell) for cell in cells])
         context = sum(weight * cell for weight, cell in zip(weights, cells, strict=True))
         rows.append((attention.values.weight @ context + attention.combine(step)).tanh())
     return torch.stack(rows)

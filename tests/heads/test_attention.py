@@ -39,7 +39,12 @@ class TestDeepAttention(TestAttention):
         return super().head(**{"num_layers": 2, "encoder": Neighbours(INPUT_SIZE, 6), **options})
 
 
-def luong(head, source, output):
+class TestScaledAttention(TestAttention):
+    def head(self, **options):
+        return super().head(**{"scaled_attention": True, **options})
+
+
+def luong(head, source, output, scale):
     """Return the log-probability of one output, from the states of one sentence."""
     states = first_states(head.stack, source)
     attended, before, total = torch.zeros(head.hidden_size).double(), BEGIN_ID, 0.0
@@ -49,7 +54,7 @@ def luong(head, source, output):
             states[layer] = lstm_cell(cell, inputs, *states[layer])
             inputs = states[layer][0]
         query = inputs
-        weights = softmax([query @ (head.keys.weight @ state) for state in source])
+        weights = softmax([scale * query @ (head.keys.weight @ state) for state in source])
         context = sum(weight * state for weight, state in zip(weights, source, strict=True))
         both = torch.cat([head.values.weight, head.combine.weight], dim=1)  # W [context ; query]
         attended = (both @ torch.cat([context, query]) + head.combine.bias).tanh()
@@ -58,14 +63,16 @@ def luong(head, source, output):
     return total
 
 
-@pytest.mark.parametrize("kind", [TestAttention, TestDeepAttention])
-def test_a_batch_equals_single_sentences(kind):
+@pytest.mark.parametrize(
+    ("kind", "scale"), [(TestAttention, 1.0), (TestDeepAttention, 1.0), (TestScaledAttention, 5**-0.5)]
+)
+def test_a_batch_equals_single_sentences(kind, scale):
     head = kind().build()
     states, lengths = random_sentences([3, 1, 5, 2])
     target, target_lengths = random_outputs([2, 3, 0, 6])
     read = states if head.encoder is None else head.encoder(states, lengths)
     expected = [
-        luong(head, read[row, :n], target[row, :m].tolist())
+        luong(head, read[row, :n], target[row, :m].tolist(), scale)
         for row, (n, m) in enumerate(zip(lengths.tolist(), target_lengths.tolist(), strict=True))
     ]
     found = head.log_likelihood(states, lengths, target, target_lengths)

@@ -18,7 +18,7 @@ from permalign.heads.lstm_attention import (
     weighted_sum,
 )
 from permalign.heads.softmax.output import OutputSoftmax, with_end
-from permalign.heads.source_attention import AttendedSource
+from permalign.heads.source_attention import AttendedSource, key_scale
 from permalign.masks import padding_mask
 from permalign.shapes import Float, Int
 from permalign.structures.log_space import LOG_ZERO, minus_infinity_below
@@ -50,6 +50,7 @@ class AttentionHead(Head):
             next step).
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
+        scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
         copy_mechanism: whether a step may copy the source words it attends to, in proportion to their weights (a
             pointer network); see `permalign.heads.copying.CopyGate`.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
@@ -71,6 +72,7 @@ class AttentionHead(Head):
         num_layers: int = 1,
         dropout: float = 0.0,
         num_negatives: int | None = None,
+        scaled_attention: bool = False,
         copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class AttentionHead(Head):
             dropout=dropout,
             source_size=source_size,
         )
+        self.key_scale = key_scale(hidden_size, scaled_attention)
         self.keys = nn.Linear(source_size, hidden_size, bias=False)  # W_a
         self.values = nn.Linear(source_size, hidden_size, bias=False)  # W_c
         self.combine = nn.Linear(hidden_size, hidden_size)  # W_s and b
@@ -106,7 +109,8 @@ class AttentionHead(Head):
         """Return the source as every step reads it, and the initial state of the decoder."""
         self.require_states(states, lengths)
         encoded = states if self.encoder is None else self.encoder(states, lengths)
-        source = AttendedSource(self.keys(encoded), self.values(encoded), padding_bias(lengths, encoded))
+        keys = self.keys(encoded) * self.key_scale
+        source = AttendedSource(keys, self.values(encoded), padding_bias(lengths, encoded))
         return source, self.stack.initial_state(encoded, lengths)
 
     def _embed(self, tokens: Tensor) -> Tensor:

@@ -12,7 +12,10 @@ from permalign.shapes import Float, Int
 
 @dataclass(frozen=True)
 class AttendedSource:
-    """The source as attention reads it, projected once: keys ``W_a h_i``, values ``W_c h_i``, -inf at padding."""
+    """The source as attention reads it, projected once: keys ``W_a h_i``, values ``W_c h_i``, -inf at padding.
+
+    Keys may be scaled (see `key_scale`).
+    """
 
     keys: Float[Tensor, "batch n hidden_size"]
     values: Float[Tensor, "batch n hidden_size"]
@@ -21,6 +24,18 @@ class AttendedSource:
     def select(self, rows: Int[Tensor, " new"]) -> "AttendedSource":
         """Return the source of the given rows."""
         return AttendedSource(self.keys[rows], self.values[rows], self.bias[rows])
+
+
+def key_scale(hidden_size: int, scaled_attention: bool) -> float:
+    """Return what keys are multiplied by: one over the square root of their size, or 1.
+
+    A score is a product of weights and of two states, so that without a scale a few steps of training make it large,
+    and attention certain of one word before it has learned which.
+
+    >>> key_scale(256, True), key_scale(256, False)
+    (0.0625, 1.0)
+    """
+    return float(hidden_size**-0.5) if scaled_attention else 1.0
 
 
 class SourceAttention(nn.Module):
@@ -38,6 +53,7 @@ class SourceAttention(nn.Module):
         source_size: the size of the source states.
         hidden_size: the size of the output states, before and after.
         dropout: dropout on the states that attention returns.
+        scaled_attention: whether scores are divided by the square root of ``hidden_size``.
 
     >>> attention = SourceAttention(source_size=6, hidden_size=4)
     >>> source = attention.project(torch.randn(2, 3, 6), torch.tensor([3, 1]))
@@ -45,9 +61,12 @@ class SourceAttention(nn.Module):
     torch.Size([2, 5, 4])
     """
 
-    def __init__(self, source_size: int, hidden_size: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, source_size: int, hidden_size: int, dropout: float = 0.0, scaled_attention: bool = False
+    ) -> None:
         super().__init__()
         require_dropout(dropout)
+        self.key_scale = key_scale(hidden_size, scaled_attention)
         self.keys = nn.Linear(source_size, hidden_size, bias=False)  # W_a
         self.values = nn.Linear(source_size, hidden_size, bias=False)  # W_c
         self.combine = nn.Linear(hidden_size, hidden_size)  # W_s and b
@@ -57,7 +76,8 @@ class SourceAttention(nn.Module):
         self, source: Float[Tensor, "batch n source_size"], lengths: Int[Tensor, " batch"]
     ) -> AttendedSource:
         """Return the source as every step reads it."""
-        return AttendedSource(self.keys(source), self.values(source), padding_bias(lengths, source))
+        keys = self.keys(source) * self.key_scale
+        return AttendedSource(keys, self.values(source), padding_bias(lengths, source))
 
     def forward(
         self, steps: Float[Tensor, "batch steps hidden_size"], source: AttendedSource | None
@@ -87,7 +107,9 @@ class NoAttention(nn.Module):
 
 
 def source_attention(
-    attention: bool, source_size: int, hidden_size: int, dropout: float
+    attention: bool, source_size: int, hidden_size: int, dropout: float, scaled_attention: bool = False
 ) -> SourceAttention | NoAttention:
     """Return what output states go through before the softmax, with or without attention."""
-    return SourceAttention(source_size, hidden_size, dropout) if attention else NoAttention()
+    if not attention:
+        return NoAttention()
+    return SourceAttention(source_size, hidden_size, dropout, scaled_attention)

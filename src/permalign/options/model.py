@@ -210,6 +210,11 @@ class HeadOptions(PartOptions):
         description="whether the states of the output attend to the source (ssnt, segments); the SSNT of the ReMoto "
         "paper has states that depend on the output alone",
     )
+    scaled_attention: bool = Field(
+        False,
+        description="whether the scores of attention are divided by the square root of hidden_size; without it, "
+        "attention soon becomes certain of one word, before it has learned which (attention, ssnt, segments)",
+    )
     words_at_end_cell: bool = Field(
         True,
         description="whether words may be written at the end cell, which follows the last source word and whose state "

@@ -449,10 +449,10 @@ def table4() -> Table:
             "for these columns.",
             "In each column, all systems have the same sizes, dropout, batches and learning rates, and are trained for "
             "ten epochs. ZH-EN has more dropout than EN-JA: 0.3 instead of 0.2, and also on the states of the encoder. "
-            "This was chosen on the development set with SSNT alone. In training, softmaxes are normalised over a sample of the vocabulary. Checkpoints are chosen by the BLEU of "
-            "greedy outputs on the development set. On the test set, outputs are decoded with a beam of five, and "
-            "their log-probabilities are divided by their length; this was chosen on the development set, and is the "
-            "same for all systems.",
+            "This was chosen on the development set with SSNT alone. In training, softmaxes are normalised over a "
+            "sample of the vocabulary. Checkpoints are chosen by the BLEU of greedy outputs on the development set. On "
+            "the test set, outputs are decoded with a beam of five, and their log-probabilities are divided by their "
+            "length; this was chosen on the development set, and is the same for all systems.",
             "The output states of exact transduction attend to the source, as those of Seq2Seq do. Those of SSNT, "
             "Local Reordering and ReMoto do not, as in the paper.",
             "In SSNT, Local Reordering and ReMoto, every word is written at the cell of a source word, and the end "

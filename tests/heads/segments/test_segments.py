@@ -73,7 +73,7 @@ class TestAttention(SegmentsContract):
 
 class TestAttentionAfterWholeOutput(SegmentsContract):
     def head(self, **options):
-        return super().head(**{"attention": True, "history": "output"} | options)
+        return super().head(**{"attention": True, "scaled_attention": True, "history": "output"} | options)
 
 
 class TestTwoTokensWithEncoder(SegmentsContract):

@@ -88,7 +88,9 @@ class TestWithEncoder(MonotoneContract):
 
 class TestAttention(MonotoneContract):
     def head(self, **options):
-        return super().head(**{"attention": True, "encoder": Neighbours(INPUT_SIZE, 6)} | options)
+        return super().head(
+            **{"attention": True, "scaled_attention": True, "encoder": Neighbours(INPUT_SIZE, 6)} | options
+        )
 
 
 class TestEndCellThatOnlyEnds(MonotoneContract):

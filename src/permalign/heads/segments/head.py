@@ -54,6 +54,7 @@ class SegmentsHead(SegmentalHead):
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         attention: whether the states of the preceding output attend to the source (see `SourceAttention`). Attention
             sees cells as a set, so that nothing depends on their order; it cannot be combined with phrases.
+        scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
         copy_mechanism: whether cells may copy their source words (see `permalign.heads.copying.CopyGate`); phrases copy
             nothing.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
@@ -82,6 +83,7 @@ class SegmentsHead(SegmentalHead):
         max_phrase_length: int = 1,
         num_negatives: int | None = None,
         attention: bool = False,
+        scaled_attention: bool = False,
         copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
@@ -118,6 +120,7 @@ class SegmentsHead(SegmentalHead):
             history=history,
             num_negatives=num_negatives,
             attention=attention,
+            scaled_attention=scaled_attention,
             copy_mechanism=copy_mechanism,
         )
 

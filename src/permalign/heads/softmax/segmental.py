@@ -35,6 +35,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it; None
             for the whole vocabulary.
         attention: whether the states of the preceding output attend to all cells.
+        scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
         copy_mechanism: whether cells may copy their source words.
     """
 
@@ -52,6 +53,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         history: History = "segment",
         num_negatives: int | None = None,
         attention: bool = False,
+        scaled_attention: bool = False,
         copy_mechanism: bool = False,
     ) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class SegmentalSoftmax(CellStepSoftmax):
             dropout=dropout,
             context=context,
         )
-        self.attention = source_attention(attention, cell_size, hidden_size, dropout)
+        self.attention = source_attention(attention, cell_size, hidden_size, dropout, scaled_attention)
         self._add_projections(cell_size, hidden_size, vocab_size, [PADDING_ID, BEGIN_ID], num_negatives)
         self.copy_gate = CopyGate(cell_size, hidden_size) if copy_mechanism else None
 

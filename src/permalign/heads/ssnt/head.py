@@ -52,6 +52,7 @@ class SsntHead(Head):
         num_negatives: in training, how many tokens are drawn for each batch to stand for those that are not in it (a
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         attention: whether the states of the output attend to the source; the plain SSNT has states that do not.
+        scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
         words_at_end_cell: whether the end cell writes words as well as END.
         copy_mechanism: whether cells may copy their source words; see `permalign.heads.copying.CopyGate`.
         encoder: a module that reads the cells first, called with states and lengths; None for no encoder.
@@ -75,6 +76,7 @@ class SsntHead(Head):
         context: Literal["full"] | int = "full",
         num_negatives: int | None = None,
         attention: bool = False,
+        scaled_attention: bool = False,
         words_at_end_cell: bool = True,
         copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
@@ -96,7 +98,7 @@ class SsntHead(Head):
             dropout=dropout,
             context=context,
         )
-        self.attention = source_attention(attention, cell_size, hidden_size, dropout)
+        self.attention = source_attention(attention, cell_size, hidden_size, dropout, scaled_attention)
         self.emit_cells = nn.Linear(cell_size, hidden_size)  # U and b
         self.emit_steps = nn.Linear(hidden_size, hidden_size, bias=False)  # V
         self.emit = nn.Linear(hidden_size, 1)  # w and c
