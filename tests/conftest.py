@@ -7,6 +7,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parents[1]
 if str(ROOT) not in sys.path:
@@ -38,6 +39,10 @@ CHECKED = [
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
 
 torch.set_num_threads(1)
+
+# No test is timed: a busy machine may take long to draw an example.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(params=["portable", "vectorized", "compiled"])
