@@ -45,6 +45,16 @@ def test_token_accuracy_counts_the_positions_of_all_examples_together():
     )
 
 
+def test_outputs_of_one_token_and_of_none():
+    def accuracy(*outputs):
+        return token_accuracy([JudgedPrediction(Example(("x",), t, "0"), o, 0.0, t == o) for t, o in outputs])
+
+    assert accuracy((("a",), ("a",))) == 100.0
+    assert accuracy((("a",), ())) == 0.0
+    assert accuracy(((), ())) == 0.0
+    assert accuracy((("a",), ("a",)), ((), ("b",)), (("c", "d"), ("c",))) == 50.0
+
+
 def test_a_translation_is_measured_in_bleu_and_a_program_in_exact_match():
     options = {"aligned": {"source_file": "a", "target_file": "b"}, "own": {"path": "x"}}
     options["zh-en"] = options["aligned"]

@@ -9,4 +9,23 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             "The portion decides how many orders are scored at once, and not which order is found."
         ),
     },
+    "kernels/portable/labelled.py": {
+        "width = torch.where(active, end - start, (3))": "The width where nothing is open is not used.",
+    },
+    "heads/segments/decoder.py": {
+        "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": (
+            "No score of a possible token is anywhere near LOG_ZERO, and no other is far from it."
+        ),
+    },
+    "decoding/exact_search.py": {
+        "self._push(position, position + 1, -(2), tokens, effects, weight)": (
+            "Any number that is no rule stands for the top of a single token."
+        ),
+        "spans = [(start, start + width) for width in range(2, length + (2)) for start in range(length - width + 1)]": (
+            "There are no spans that are wider than the sentence."
+        ),
+        "{word: value for word, value in enumerate(values) if word not in never and (value >= -inf)}": (
+            "Words that cannot be written are left out by `ExactSearch` as well."
+        ),
+    },
 }
