@@ -9,6 +9,7 @@ import torch
 from permalign.decoding.candidates import (
     PAIRS_AT_ONCE,
     Candidate,
+    log_mean_exp,
     may_be_best,
     merge,
     rerank,
@@ -98,6 +99,11 @@ def test_equal_outputs_of_several_searches_are_one_candidate():
         [((7,), -1.0, ((0, -1.0),)), ((8,), -2.0, ((0, -2.0), (1, -3.0)))],
         [((9,), -4.0, ((1, -4.0),))],
     ]
+
+
+def test_a_mixture_has_the_mean_of_the_probabilities():
+    probs = torch.tensor([[0.1, 0.9], [0.3, 0.0], [0.2, 0.3]])  # (models, outputs)
+    torch.testing.assert_close(log_mean_exp(list(probs.log())).exp(), probs.mean(0))
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])

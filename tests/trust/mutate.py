@@ -114,7 +114,8 @@ TESTS = {
         ("tests/training/test_combine_models.py", "tests/training/test_runs.py"), "average|ensemble|combine"
     ),
     "evaluation/metrics.py": Tests(
-        ("tests/evaluation/test_metrics.py",), "^(?!.*(sacrebleu|execution|judged))"
+        ("tests/evaluation/test_metrics.py",),
+        "^(?!.*(sacrebleu|execution|judged|geobase|batch_size|translations|model))",
     ),
     "evaluation/breakdown.py": Tests(("tests/evaluation/test_breakdown.py",), "^(?!.*plots)"),
     "evaluation/significance.py": Tests(("tests/evaluation/test_significance.py",)),
