@@ -49,8 +49,8 @@ bench: $(READY)  ## side-by-side speed ratios, kept in benchmarks/results
 trust: $(READY)  ## kill runs, damage files, fuzz readers and load the explorer for 12 minutes; writes results/trust.md
 	$(BIN)/python -m tests.trust
 
-mutate: $(READY)  ## change the code in small ways for an hour, and list the changes that no test notices
-	$(BIN)/python -m tests.trust.mutate
+mutate: $(READY)  ## change the code in 100 small ways, list those that no test notices, and write results/mutation.md
+	$(BIN)/python -m tests.trust.mutate --write results/mutation.md
 
 docs: $(READY)  ## the documentation, in build/docs, without a warning
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs

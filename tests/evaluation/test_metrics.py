@@ -45,6 +45,31 @@ def test_token_accuracy_counts_the_positions_of_all_examples_together():
     )
 
 
+def test_outputs_of_one_token_and_of_none():
+    def accuracy(*outputs):
+        return token_accuracy([JudgedPrediction(Example(("x",), t, "0"), o, 0.0, t == o) for t, o in outputs])
+
+    assert accuracy((("a",), ("a",))) == 100.0
+    assert accuracy((("a",), ())) == 0.0
+    assert accuracy(((), ())) == 0.0
+    assert accuracy((("a",), ("a",)), ((), ("b",)), (("c", "d"), ("c",))) == 50.0
+
+
+@pytest.mark.parametrize(
+    ("judgements", "expected"),
+    [((True, False), 50.0), ((True, True), 100.0), ((True, None), None), ((None, None), None)],
+)
+def test_what_is_not_known_of_all_outputs_has_no_share(judgements, expected):
+    example = Example(("x",), ("a",), "0")
+    judged = [
+        JudgedPrediction(example, ("a",), 0.0, True, executes_right=judgement, well_formed=judgement)
+        for judgement in judgements
+    ]
+    metrics, _ = compute_metrics(judged)
+    assert metrics.get("execution_accuracy") == metrics.get("well_formed") == expected
+    assert metrics["exact_match"] == 100.0
+
+
 def test_a_translation_is_measured_in_bleu_and_a_program_in_exact_match():
     options = {"aligned": {"source_file": "a", "target_file": "b"}, "own": {"path": "x"}}
     options["zh-en"] = options["aligned"]

@@ -48,6 +48,10 @@ GOOD = {"id": "1", "source": ["a"], "target": ["b"], "output": ["b"], "score": -
             json.dumps({**GOOD, "output": "b c"}),
             "line 2: is not a prediction: output should be a list of strings",
         ),
+        (
+            json.dumps({**GOOD, "source": ["a", 3]}),
+            "line 2: is not a prediction: source should be a list of strings",
+        ),
         (json.dumps({**GOOD, "correct": "yes"}), "line 2: is not a prediction: expected true or false"),
         (json.dumps({**GOOD, "score": "high"}), "line 2: is not a prediction"),
     ],

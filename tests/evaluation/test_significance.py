@@ -60,6 +60,7 @@ def test_the_p_value_of_many_examples_is_close_to_the_exact_one():
     [
         ([[True, False]], [[True, False]], 1.0),
         ([[True, True]], [[True, False]], 1.0),
+        ([[True, True]], [[False, False]], 2 / 4),
         ([[True] * 5], [[False] * 5], 2 / 32),
         ([[True] * 5, [False] * 5], [[False] * 5], 2 / 32),
         ([[True, False]], [[False, True]], 1.0),

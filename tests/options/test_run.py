@@ -156,6 +156,8 @@ def test_schedules(schedule, expected):
 def test_a_plateau_halves_the_rate():
     options = TrainingOptions(schedule="plateau", learning_rate=1.0)
     assert [learning_rate(options, 9, 9, halvings) for halvings in range(3)] == [1.0, 0.5, 0.25]
+    warm = TrainingOptions(schedule="plateau", learning_rate=1.0, warmup_steps=4)
+    assert [learning_rate(warm, step, 9, halvings=1) for step in (2, 4, 5)] == [0.5, 1.0, 0.5]
 
 
 def test_every_run_has_an_end():

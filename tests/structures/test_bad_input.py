@@ -82,6 +82,13 @@ class TestSeparableMethods:
         with refuses("order", "once", shape(2, 3)):
             separable().log_prob(torch.tensor([[0, 1, 2], order]))
 
+    @pytest.mark.parametrize("order", [[2, 1, 0], [0, 2, 1], [1, 2, 0]])
+    def test_padding_that_is_not_in_its_place(self, order):
+        distribution = separable(lengths=torch.tensor([3, 2]))
+        distribution.log_prob(torch.tensor([order, [1, 0, 2]]))
+        with refuses("order", "padding in its place", shape(2, 3)):
+            distribution.log_prob(torch.tensor([[0, 1, 2], order]))
+
     @pytest.mark.parametrize("sizes", [(2, 4), (3,), (3, 3), (5, 1, 3)])
     def test_orders_of_the_wrong_shape(self, sizes):
         with refuses("order", shape(*sizes)):

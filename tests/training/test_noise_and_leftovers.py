@@ -1,5 +1,6 @@
 """Every process and step has its own noise, and what killed sessions leave is removed, but nothing of others."""
 
+import hashlib
 import random
 from types import SimpleNamespace
 
@@ -36,6 +37,14 @@ def test_noise_depends_on_seed_step_and_process_alone():
         assert all(one != two for one, two in zip(other, expected, strict=True))
     seed_step(0, 1, 1)
     assert draws() == noise(0, 1, 1)
+
+
+def test_the_noise_of_a_step_is_that_of_earlier_versions():
+    seed_step(0, 1, 0)
+    number = int.from_bytes(hashlib.sha256(b"0/1/0").digest()[:8], "little") >> 1
+    assert torch.initial_seed() == number == 8011489835612496299
+    assert random.getstate() == random.Random(number).getstate()
+    assert numpy.random.rand() == numpy.random.RandomState(223732139).rand()
 
 
 @pytest.fixture

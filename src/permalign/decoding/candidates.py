@@ -150,7 +150,7 @@ def may_be_best(
     """
     unknown = np.isnan(log_probs)
     known = np.exp(np.where(unknown, -np.inf, log_probs))
-    left = np.clip(1 - known.sum(0), 0, 1) + ROUNDING
+    left = np.maximum(1 - known.sum(0), 0) + ROUNDING
     divisors = np.array([length + 1.0 for length in lengths]) ** length_penalty
     with np.errstate(divide="ignore"):  # log 0
         least = np.log(known.mean(1)) / divisors

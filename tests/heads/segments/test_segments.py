@@ -273,3 +273,16 @@ def test_heads_that_read_the_whole_sentence_have_no_sum_over_orders():
 def test_attention_and_phrases_exclude_each_other():
     with pytest.raises(ValueError, match="max_phrase_length is 2, but the head has attention"):
         small_head(SegmentsHead, attention=True, max_phrase_length=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "outputs", "labels"), [(1, 2, 1), (2, 0, 1), (3, 2, 1), (4, 3, 2), (5, 1, 3)]
+)
+def test_the_cost_of_a_sum_over_orders_counts_pairs_of_children(words, outputs, labels):
+    source = list(itertools.combinations(range(words + 1), 3))  # start, split and end
+    target = list(itertools.combinations_with_replacement(range(outputs + 1), 3))
+    spans = list(itertools.combinations(range(words + 1), 2))
+    written = list(itertools.combinations_with_replacement(range(outputs + 1), 2))
+    pairs = len(source) * len(target) * labels**2 + len(spans) * len(written) * labels**3
+    head = small_head(SegmentsHead)
+    assert head.cost_over_orders(words, outputs, labels) == 2 * pairs  # straight and inverted

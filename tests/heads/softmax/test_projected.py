@@ -3,6 +3,7 @@
 import pytest
 import torch
 from tests.structures.contract import seeded
+from torch.nn.functional import linear
 
 from permalign.heads.softmax.projected import projected_log_normaliser
 
@@ -66,3 +67,14 @@ def test_a_second_backward_pass_gives_the_same_gradients():
     value = projected_log_normaliser(*leaves).sum()
     first = torch.autograd.grad(value, leaves, retain_graph=True)
     torch.testing.assert_close(torch.autograd.grad(value, leaves), first, rtol=0, atol=0)
+
+
+def test_with_mixed_precision_only_the_projections_are_rounded(monkeypatch):
+    tensors = inputs(dtype=torch.float32)
+    exact = projected_log_normaliser(*tensors)
+    monkeypatch.setattr("permalign.heads.softmax.projected.low_precision_dtype", lambda: torch.bfloat16)
+    cells, steps, cell_weight, step_weight, bias = (tensor.bfloat16() for tensor in tensors)
+    of_cells, of_steps = linear(cells, cell_weight, bias).float(), linear(steps, step_weight).float()
+    rounded = (of_cells[:, :, None] + of_steps[:, None]).logsumexp(-1)
+    torch.testing.assert_close(projected_log_normaliser(*tensors), rounded)
+    assert not torch.allclose(rounded, exact, rtol=0, atol=1e-4)

@@ -1,0 +1,90 @@
+"""What a short run logs, evaluates and saves in each of its steps."""
+
+import json
+from contextlib import contextmanager, nullcontext
+
+import pytest
+from accelerate import Accelerator
+from tests.training.small_run import options, write_data
+
+from permalign.options.run import TrainingOptions
+from permalign.training.launch import train
+from permalign.training.progress_display import Display
+from permalign.training.schedules import learning_rate
+
+SCHEDULE = {"schedule": "linear", "warmup_steps": 2, "learning_rate": 0.01}
+
+
+class Losses(Display):
+    """Remembers the loss of every step."""
+
+    def __init__(self):
+        self.losses = {}
+
+    def advance(self, step, loss):
+        self.losses[step] = loss
+
+
+@pytest.fixture(scope="module")
+def short_run(tmp_path_factory):
+    """A run of 7 steps of 3 batches: its records, its losses, its folder, and how often gradients were held back."""
+    folder, display, held_back = tmp_path_factory.mktemp("short"), Losses(), []
+
+    @contextmanager
+    def no_sync(accelerator, model):
+        held_back.append(model)
+        with nullcontext():
+            yield
+
+    values = options(
+        write_data(folder),
+        max_steps=7,
+        evaluate_every=3,
+        log_every=2,
+        gradient_accumulation_steps=3,
+        stages=[],
+        **SCHEDULE,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Accelerator, "no_sync", no_sync)
+        progress = train(values, folder / "run", display=display)
+    records = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    return records, display.losses, progress, len(held_back)
+
+
+def test_training_and_evaluation_are_recorded_at_their_steps_and_at_the_end(short_run):
+    records, losses, progress, _ = short_run
+    steps = {kind: [one["step"] for one in records if one["kind"] == kind] for kind in ("train", "dev")}
+    assert steps == {"train": [2, 4, 6, 7], "dev": [3, 6, 7]}
+    assert list(losses) == [1, 2, 3, 4, 5, 6, 7]
+    assert progress.finished == "all 7 steps are done"
+    assert {step for step, _ in progress.kept} <= {3, 6, 7}
+
+
+def test_a_recorded_loss_is_the_mean_since_the_last_record(short_run):
+    records, losses, _, _ = short_run
+    recorded = {one["step"]: one["loss"] for one in records if one["kind"] == "train"}
+    for first, last in [(1, 2), (3, 4), (5, 6), (7, 7)]:
+        steps = range(first, last + 1)
+        assert recorded[last] == pytest.approx(sum(losses[step] for step in steps) / len(steps))
+
+
+def test_a_recorded_learning_rate_is_that_of_its_step(short_run):
+    records, _, _, _ = short_run
+    schedule = TrainingOptions(**SCHEDULE)
+    for one in records:
+        if one["kind"] == "train":
+            assert one["learning_rate"] == pytest.approx(learning_rate(schedule, one["step"], total=7))
+
+
+def test_the_time_of_a_run_only_grows(short_run):
+    records, _, progress, _ = short_run
+    seconds = [one["seconds"] for one in records if one["kind"] == "train"]
+    assert seconds[0] > 0
+    assert seconds == sorted(seconds)
+    assert seconds[-1] <= progress.seconds < 1e5
+    assert 0 < progress.processor_seconds < 1e5
+
+
+def test_gradients_are_exchanged_with_the_last_batch_of_an_update_only(short_run):
+    assert short_run[3] == 7 * (3 - 1)

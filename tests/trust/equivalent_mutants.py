@@ -1,0 +1,46 @@
+"""Mutants that do what the original does, so that no test can notice them, with the reason for each.
+
+They are named by their module and by the line with the change, or without it if that holds for any change of the line.
+"""
+
+_ROOM = "The chart has more room than is read or written."
+
+EQUIVALENT: dict[str, dict[str, str]] = {
+    "structures/kbest.py": {
+        "portion = min(2 * portion, 256, max(1, 20_000_000 // len(best_order) ** 3))": (
+            "The portion decides how many orders are scored at once, and not which order is found."
+        ),
+        "ranked, portion = islice(ranked, limit), (2)": "So does the first portion.",
+    },
+    "kernels/portable/separable.py": {
+        "shape = (batch, max_length + 1, max_length + (2), max_length + 1)": _ROOM,
+        "from_left = rules.new_zeros(batch, max_length + (2), max_length + 1, 2)  # [i, width, parent's rule]": _ROOM,
+        "from_left = rules.new_zeros(batch, max_length + 1, max_length + (2), 2)  # [i, width, parent's rule]": _ROOM,
+        "from_right = rules.new_zeros(batch, max_length + 1, max_length + (2))  # [k, width]": _ROOM,
+        "stack = torch.zeros((count, max_length + (2), 4), dtype=torch.int64, device=device)": _ROOM,
+    },
+    "kernels/portable/labelled.py": {
+        "width = torch.where(active, end - start, (3))": "The width where nothing is open is not used.",
+    },
+    "heads/segments/decoder.py": {
+        "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": (
+            "No score of a possible token is anywhere near LOG_ZERO, and no other is far from it."
+        ),
+    },
+    "decoding/candidates.py": {
+        "within: NDArray[np.bool_] = (most > np.sort(least)[-count] - ROUNDING)": (
+            "The margin for rounding is far above the difference that a tie makes."
+        ),
+    },
+    "decoding/exact_search.py": {
+        "self._push(position, position + 1, -(2), tokens, effects, weight)": (
+            "Any number that is no rule stands for the top of a single token."
+        ),
+        "spans = [(start, start + width) for width in range(2, length + (2)) for start in range(length - width + 1)]": (
+            "There are no spans that are wider than the sentence."
+        ),
+        "{word: value for word, value in enumerate(values) if word not in never and (value >= -inf)}": (
+            "Words that cannot be written are left out by `ExactSearch` as well."
+        ),
+    },
+}
