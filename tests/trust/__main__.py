@@ -1,7 +1,10 @@
 """``make trust``: faults, hostile files and load, bounded in time; writes results/trust.md."""
 
-import argparse
 import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # a damaged config may name a model of the hub, and nothing here leaves the machine
+
+import argparse
 import platform
 import tempfile
 import time

@@ -217,6 +217,22 @@ def test_a_given_target_is_explained(open_page):
     assert page.locator(".sample").is_hidden()
 
 
+def test_an_output_that_is_typed_before_the_runs_are_known_stays(open_page):
+    page = open_page()
+    expect_text(output_of(page), "B A")
+    held = []
+    page.route("**/api/runs", lambda route: held.append(route))
+    page.reload(wait_until="commit")
+    page.get_by_label("Explain this output instead").fill("A B")
+    while not held:
+        page.wait_for_timeout(50)
+    with page.expect_response("**/api/runs"):
+        held[0].continue_()
+    page.locator("#run option").first.wait_for(state="attached")
+    type_sentence(page, "a b")
+    expect_text(output_of(page), "A B")
+
+
 def test_an_address_shows_a_colleague_the_same(open_page):
     mine = open_page()
     type_sentence(mine, SENTENCE)

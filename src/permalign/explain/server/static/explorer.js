@@ -188,7 +188,7 @@ window.addEventListener("popstate", () => {
 async function begin() {
   if (!state.sentence) {
     const [first] = chosenRun().examples;
-    if (!first || find("sentence").value) { // what somebody has begun to type stays
+    if (!first || find("sentence").value || find("target").value) { // what somebody has begun to type stays
       offer();
       find("panels").replaceChildren();
       find("legend").hidden = true;
@@ -215,6 +215,6 @@ async function load() {
   return true;
 }
 
-fillText();
+if (state.sentence) fillText(); // without one in the address, what somebody has typed already stays
 const loaded = load();
 if (await loaded) await begin();
