@@ -2,7 +2,8 @@
 
 import os
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # a damaged config may name a model of the hub, and nothing here leaves the machine
+# Nothing here leaves the machine, even if a damaged config names a model of the hub.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 import argparse
 import platform
