@@ -75,8 +75,9 @@ class HuggingFaceEncoder(nn.Module):
             # Byte-level tokenizers accept pre-split words only with a space before each; others ignore this.
             tokenizer = AutoTokenizer.from_pretrained(name, add_prefix_space=True)
         except (OSError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
             raise PermalignError(
-                f"{name} cannot be loaded as a pretrained encoder: {error} "
+                f"{name} cannot be loaded as a pretrained encoder: {reason} "
                 "Pass the folder of a saved model, or its name on the hub."
             ) from error
         if model.config.is_encoder_decoder:
