@@ -134,14 +134,11 @@ def sample_count(sample_shape: Sequence[int]) -> int:
 
 def require_finite(name: str, tensor: Tensor, valid: Tensor) -> None:
     """Require finite values wherever ``valid`` is true; ``valid`` broadcasts over the trailing axes of the tensor."""
-    valid = valid.reshape(*valid.shape, *(1,) * (tensor.dim() - valid.dim()))
-    bad = ~torch.isfinite(tensor) & valid
+    bad = ~torch.isfinite(tensor) & _over_trailing_axes(valid, tensor)
     if bool(bad.any()):
-        index = tuple(int(coordinate) for coordinate in bad.nonzero()[0])
         raise ValueError(
-            f"{name} {shape_of(tensor)} must be finite, but {name}[{', '.join(map(str, index))}] is "
-            f"{tensor[index].item()} ({int(bad.sum())} such entries). Use a large negative number to forbid an "
-            "option; a NaN usually comes from an earlier division or logarithm."
+            f"{name} {shape_of(tensor)} must be finite, but {_first_of(bad, name, tensor)}. Use a large negative "
+            "number to forbid an option; a NaN usually comes from an earlier division or logarithm."
         )
 
 
@@ -152,14 +149,11 @@ LARGEST_SCORE = 1e12
 def require_scores(name: str, tensor: Tensor, valid: Tensor) -> None:
     """Require finite scores of at most `LARGEST_SCORE` wherever ``valid`` is true; any negative one is allowed."""
     require_finite(name, tensor, valid)
-    valid = valid.reshape(*valid.shape, *(1,) * (tensor.dim() - valid.dim()))
-    bad = (tensor > LARGEST_SCORE) & valid
+    bad = (tensor > LARGEST_SCORE) & _over_trailing_axes(valid, tensor)
     if bool(bad.any()):
-        index = tuple(int(coordinate) for coordinate in bad.nonzero()[0])
         raise ValueError(
-            f"{name} {shape_of(tensor)} must be at most {LARGEST_SCORE:g}, but {name}[{', '.join(map(str, index))}] is "
-            f"{tensor[index].item():g} ({int(bad.sum())} such entries), beside which all other scores are lost. To "
-            "choose an option, forbid the others by a large negative number."
+            f"{name} {shape_of(tensor)} must be at most {LARGEST_SCORE:g}, but {_first_of(bad, name, tensor)}, beside "
+            "which all other scores are lost. To choose an option, forbid the others by a large negative number."
         )
 
 
@@ -167,9 +161,19 @@ def require_no_nan_or_plus(name: str, tensor: Tensor, valid: Tensor) -> None:
     """Require log-probabilities wherever ``valid`` is true: -inf is allowed, NaN and +inf are not."""
     bad = (torch.isnan(tensor) | (tensor == torch.inf)) & valid
     if bool(bad.any()):
-        index = tuple(int(coordinate) for coordinate in bad.nonzero()[0])
         raise ValueError(
             f"{name} {shape_of(tensor)} must be log-probabilities, without NaN or +inf (-inf is allowed), but "
-            f"{name}[{', '.join(map(str, index))}] is {tensor[index].item()} ({int(bad.sum())} such entries). "
-            "Look for an earlier division or logarithm."
+            f"{_first_of(bad, name, tensor)}. Look for an earlier division or logarithm."
         )
+
+
+def _over_trailing_axes(valid: Tensor, tensor: Tensor) -> Tensor:
+    """Return a mask that broadcasts over the axes of a tensor that it does not have."""
+    return valid.reshape(*valid.shape, *(1,) * (tensor.dim() - valid.dim()))
+
+
+def _first_of(bad: Tensor, name: str, tensor: Tensor) -> str:
+    """Describe the first of the entries of a tensor where ``bad`` is true, and how many there are."""
+    index = tuple(int(coordinate) for coordinate in bad.nonzero()[0])
+    place = ", ".join(map(str, index))
+    return f"{name}[{place}] is {tensor[index].item()} ({int(bad.sum())} such entries)"

@@ -1,30 +1,20 @@
 """Requests that are drawn from the API's own description, valid and invalid ones: every answer is a described one."""
 
-import threading
-
 import pytest
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, given, settings
+from tests.explain.server.served import listening
 
 from permalign.explain.server.application import application
 from permalign.explain.server.limits import Limits
-from permalign.explain.server.listening import bind, configuration
 from permalign.explain.server.served_runs import find_runs
 
 
 @pytest.fixture(scope="module")
 def description(exact_run, ssnt_run):
     app = application(find_runs([exact_run, ssnt_run]), Limits(burst=1_000_000))
-    listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(configuration(app))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield schemathesis.openapi.from_url(f"http://127.0.0.1:{listener.getsockname()[1]}/api/openapi.json")
-    finally:
-        server.should_exit = True
-        thread.join(10)
+    with listening(app) as port:
+        yield schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/api/openapi.json")
 
 
 LIMITS = schemathesis.checks.positive_data_acceptance

@@ -4,22 +4,20 @@ import json
 import shutil
 import socket
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-import uvicorn
 from starlette.testclient import TestClient
 from tests.explain.server.fake_worker import COMMAND
+from tests.explain.server.served import listening
 
 from permalign.explain import compare, explain, sample
 from permalign.explain.server.answers import answer_job
 from permalign.explain.server.application import application
 from permalign.explain.server.limits import Limits
-from permalign.explain.server.listening import bind, configuration
 from permalign.explain.server.served_runs import ModelCache, find_run, find_runs
 from permalign.explain.server.worker_messages import Job
 
@@ -325,22 +323,6 @@ def test_the_same_request_is_answered_once(runs):
         assert post(client, sentence="die").status_code == 503
         assert post(client, sentence="answer").json() == first  # remembered
         assert post(client, sentence="answer 3").json() != first
-
-
-@contextmanager
-def listening(app):
-    """The port of an application that is served by a thread."""
-    listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(configuration(app))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        listener.close()
-        assert not thread.is_alive()
 
 
 def send(port, sentence):
