@@ -45,11 +45,7 @@ class EncoderOptions(PartOptions):
     )
     num_layers: Count = Field(1, description="number of layers (bilstm, transformer)")
     dropout: Fraction = Field(0.1, description="dropout on the encoder's input and between its layers")
-    output_dropout: Fraction = Field(
-        0.0,
-        description="dropout on the encoder's states (bilstm); with large vocabularies, heads that align words to "
-        "states learn the training set by heart without it",
-    )
+    output_dropout: Fraction = Field(0.0, description="dropout on the encoder's states (bilstm)")
     num_heads: PositiveInt = Field(4, description="number of attention heads (transformer)")
     num_sums: PositiveInt = Field(4, description="number of running sums from each side (prefix_sum)")
     window_radius: PositiveInt = Field(1, description="number of neighbours on each side (window)")
@@ -212,8 +208,8 @@ class HeadOptions(PartOptions):
     )
     scaled_attention: bool = Field(
         False,
-        description="whether the scores of attention are divided by the square root of hidden_size; without it, "
-        "attention soon becomes certain of one word, before it has learned which (attention, ssnt, segments)",
+        description="whether the scores of attention are divided by the square root of hidden_size; in "
+        "translation, attention otherwise soon becomes certain of one word (attention, ssnt, segments)",
     )
     words_at_end_cell: bool = Field(
         True,

@@ -25,8 +25,8 @@ class JointPredictions:
     processes are busy, requests for outputs of the same model and the same beam become one job. It begins as soon as a
     process is free, with the requests that have come until then; a request that finds a free process does not wait.
 
-    A request is not refused because of those that it was joined with: if their job fails, each becomes a job of its
-    own. Requests with long sentences are not joined.
+    If a joint job is refused or its process dies, each of its requests becomes a job of its own, so that none is
+    refused because of another. If it takes too long, all of them are refused, so long sentences are not joined.
 
     Args:
         pool: the worker processes.
