@@ -80,8 +80,8 @@ $(TOOLS):
 	$(TOOLS)/bin/python -m pip install --quiet uv cyclonedx-bom pip-audit pip-licenses
 
 lock: $(TOOLS)  ## constraints.lock again, the versions of constraints.txt with the hashes of their files
-	$(TOOLS)/bin/uv pip compile --quiet --no-deps --generate-hashes --no-annotate --no-header --no-emit-index-url \
-		--no-emit-package torch --output-file constraints.lock constraints.txt
+	$(TOOLS)/bin/uv pip compile --quiet --universal --no-deps --generate-hashes --no-annotate --no-header \
+		--no-emit-index-url --no-emit-package torch --output-file constraints.lock constraints.txt
 
 sbom: $(READY) $(TOOLS)  ## a CycloneDX list of what is installed, and all licences, in build; fails for a surprising one
 	$(TOOLS)/bin/cyclonedx-py environment --output-file build/sbom.json $(BIN)/python
