@@ -10,10 +10,10 @@ from tests.heads.contract import (
     random_outputs,
     random_sentences,
 )
-from tests.heads.reference import first_states, lstm_cell, softmax, token_log_prob
+from tests.heads.reference import fed_states, token_log_prob
 
 from permalign.heads.attention import AttentionHead
-from permalign.text.codec import BEGIN_ID, END_ID
+from permalign.text.codec import END_ID
 
 
 class TestAttention(HeadContract):
@@ -46,21 +46,10 @@ class TestScaledAttention(TestAttention):
 
 def luong(head, source, output, scale):
     """Return the log-probability of one output, from the states of one sentence."""
-    states = first_states(head.stack, source)
-    attended, before, total = torch.zeros(head.hidden_size).double(), BEGIN_ID, 0.0
-    for token in [*output, END_ID]:
-        inputs = torch.cat([head.embeddings.weight[before], attended])
-        for layer, cell in enumerate(head.stack.cells):
-            states[layer] = lstm_cell(cell, inputs, *states[layer])
-            inputs = states[layer][0]
-        query = inputs
-        weights = softmax([scale * query @ (head.keys.weight @ state) for state in source])
-        context = sum(weight * state for weight, state in zip(weights, source, strict=True))
-        both = torch.cat([head.values.weight, head.combine.weight], dim=1)  # W [context ; query]
-        attended = (both @ torch.cat([context, query]) + head.combine.bias).tanh()
-        total = total + token_log_prob(head, attended, token)
-        before = token
-    return total
+    states = fed_states(head.context, output, source, scale)
+    return sum(
+        token_log_prob(head, state, token) for state, token in zip(states, [*output, END_ID], strict=True)
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,17 @@ def test_invalid_options_are_errors(values, message):
         ({"kind": "separable", "inversion_weight": 1.0}, {}, "go together"),
         ({"kind": "labelled", "objective": "exact"}, {"kind": "ssnt"}, "Use reorderer.objective: samples"),
         ({"kind": "labelled", "objective": "exact"}, {"kind": "tagging"}, "Use head.encoder: {kind: none}"),
+        ({"kind": "none"}, {"kind": "ssnt", "input_feeding": True}, "Set head.attention: true"),
+        (
+            {"kind": "none"},
+            {"kind": "ssnt", "input_feeding": True, "attention": True, "context": 2},
+            "Set head.context: full",
+        ),
+        (
+            {"kind": "none"},
+            {"kind": "segments", "input_feeding": True, "attention": True, "history": "segment"},
+            "Set head.history: output",
+        ),
         ({"kind": "labelled", "normal_form": True}, {}, "Leave normal_form out"),
         (
             {"kind": "labelled", "features": "encoding", "encoder": {"hidden_size": 7}},

@@ -164,6 +164,21 @@ def test_a_translation_is_logged_once(caplog):
                 "reorderer.grammar.root",
             ],
         ),
+        (
+            ["head.keys.weight", "head.combine.weight", "head.softmax.bias"],
+            ["head.context.keys.weight", "head.context.combine.weight", "head.softmax.bias"],
+        ),
+        (["head.keys.weight", "head.meanings.weight"], ["head.keys.weight", "head.meanings.weight"]),
+        (
+            [
+                "members.0.direct.head.attention.keys.weight",
+                "members.1.head.word_scores.attention.keys.weight",
+            ],
+            [
+                "members.0.direct.head.context.attention.keys.weight",
+                "members.1.head.word_scores.context.attention.keys.weight",
+            ],
+        ),
         (["head.first", "back.reorderer.rules"], ["direct.head.first", "inverse.reorderer.grammar.rules"]),
         (["head.first", "others.0.head.first"], ["members.0.head.first", "members.1.head.first"]),
         (

@@ -2,43 +2,28 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from permalign.checks import require_at_least_one, require_dropout
-from permalign.heads.attention_recurrence import attention_recurrence
+from permalign.checks import require_at_least_one
 from permalign.heads.base import Decoder, Head, encoded_size
 from permalign.heads.copying import CopyGate, CopySource, in_vocabulary, mix
-from permalign.heads.lstm_attention import (
-    LstmStack,
-    State,
-    attention_weights,
-    padding_bias,
-    select,
-    top,
-    weighted_sum,
-)
+from permalign.heads.input_feeding import Cache, InputFeedingContext, weights_of
 from permalign.heads.softmax.output import OutputSoftmax, with_end
-from permalign.heads.source_attention import AttendedSource, key_scale
+from permalign.heads.source_attention import AttendedSource
 from permalign.masks import padding_mask
 from permalign.shapes import Float, Int
 from permalign.structures.log_space import LOG_ZERO, minus_infinity_below
-from permalign.text.codec import BEGIN_ID, PADDING_ID, UNKNOWN_ID
+from permalign.text.codec import PADDING_ID, UNKNOWN_ID
 
 
 class AttentionHead(Head):
     """An LSTM decoder with attention as in Luong, Pham and Manning (2015): "general" scores, input feeding.
 
-    With source states ``h_i`` (the encoder's, over the reordered input) and embeddings ``E`` of output tokens, a step
-    is
+    The states ``a_j`` of an `InputFeedingContext` over the source states (the encoder's, over the reordered input)
+    predict one token after the other, until END is written:
 
-        s_j     = LSTM([E(y_{j-1}) ; a_{j-1}], s_{j-1})
-        weights = softmax_i(s_j . W_a h_i)
-        a_j     = tanh(W_c sum_i weights_i h_i + W_s s_j + b)
-        p(y_j)  = softmax(W a_j + b)
+        p(y_j) = softmax(W a_j + b)
 
-    from ``a_0 = 0`` until END is written. ``W_a h`` and ``W_c h`` are computed once per sentence (a mean of projections
-    is the projection of the mean), and embeddings and softmax for all steps at once: a step of training is one cell,
-    two products with the source and one square layer. O(n m hidden_size + m (hidden_size^2 + V hidden_size)) time.
+    The softmax is computed for all steps at once. O(n m hidden_size + m (hidden_size^2 + V hidden_size)) time.
 
     Args:
         input_size: the size of the source states.
@@ -77,54 +62,27 @@ class AttentionHead(Head):
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        require_at_least_one(
-            input_size=input_size,
+        require_at_least_one(input_size=input_size)
+        self.input_size, self.vocab_size = input_size, vocab_size
+        self.encoder = encoder
+        self.context = InputFeedingContext(
+            source_size=encoded_size(encoder, input_size),
+            vocab_size=vocab_size,
             embedding_dim=embedding_dim,
             hidden_size=hidden_size,
             num_layers=num_layers,
-        )
-        require_dropout(dropout)
-        self.input_size, self.vocab_size, self.hidden_size = input_size, vocab_size, hidden_size
-        self.fused = num_layers == 1  # whether `log_likelihood` runs all steps as one operation
-        self.encoder = encoder
-        source_size = encoded_size(encoder, input_size)
-        self.embeddings = nn.Embedding(vocab_size, embedding_dim)
-        self.dropout = nn.Dropout(dropout)
-        self.stack = LstmStack(
-            input_size=embedding_dim + hidden_size,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
             dropout=dropout,
-            source_size=source_size,
+            scaled_attention=scaled_attention,
         )
-        self.key_scale = key_scale(hidden_size, scaled_attention)
-        self.keys = nn.Linear(source_size, hidden_size, bias=False)  # W_a
-        self.values = nn.Linear(source_size, hidden_size, bias=False)  # W_c
-        self.combine = nn.Linear(hidden_size, hidden_size)  # W_s and b
         self.softmax = OutputSoftmax(hidden_size, vocab_size, True, num_negatives)
         self.copy_mechanism = copy_mechanism
         self.copy_gate = CopyGate(hidden_size) if copy_mechanism else None
 
-    def _encode(self, states: Tensor, lengths: Tensor) -> tuple[AttendedSource, State]:
-        """Return the source as every step reads it, and the initial state of the decoder."""
+    def _read(self, states: Tensor, lengths: Tensor) -> AttendedSource:
+        """Return the source as every step reads it."""
         self.require_states(states, lengths)
         encoded = states if self.encoder is None else self.encoder(states, lengths)
-        keys = self.keys(encoded) * self.key_scale
-        source = AttendedSource(keys, self.values(encoded), padding_bias(lengths, encoded))
-        return source, self.stack.initial_state(encoded, lengths)
-
-    def _embed(self, tokens: Tensor) -> Tensor:
-        embedded: Tensor = self.dropout(self.embeddings(in_vocabulary(tokens, self.vocab_size)))
-        return embedded
-
-    def _step(
-        self, source: AttendedSource, state: State, attended: Tensor, embedded: Tensor
-    ) -> tuple[State, Tensor, Tensor]:
-        """Return ``s_j``, ``a_j`` and the attention weights of all rows, from the previous step."""
-        state = self.stack(torch.cat([embedded, attended], dim=-1), state)
-        weights = attention_weights(top(state), source.keys, source.bias)  # (rows, n)
-        attended = (weighted_sum(weights, source.values) + self.combine(top(state))).tanh()
-        return state, attended, weights  # attended: (rows, hidden_size)
+        return self.context.project(encoded, lengths)
 
     def log_likelihood(
         self,
@@ -136,21 +94,14 @@ class AttentionHead(Head):
     ) -> Float[Tensor, " batch"]:
         """Return the sum of the log-probabilities of all tokens and of END, each given its predecessors."""
         self.require_target(states, target, target_lengths, smoothing)
-        source, state = self._encode(states, lengths)
+        source = self._read(states, lengths)
         target = target[:, : int(target_lengths.max())]
-        embedded = self._embed(
-            functional.pad(target, (1, 0), value=BEGIN_ID)
-        )  # (batch, steps, embedding_dim)
-        weights = None
-        if self.fused and self.copies is None:
-            features = self._run_one_layer(source, state, embedded)
-        else:
-            features, weights = self._run_layers(source, state, embedded)
-        dropped = self.dropout(features)  # (batch, steps, hidden_size)
         outputs = with_end(target, target_lengths)
-        if self.copies is None or weights is None:
-            return self.softmax.sentence_log_prob(dropped, outputs, target_lengths + 1, smoothing)
-        log_probs = self._log_probs_with_copies(dropped, weights, outputs, smoothing)
+        if self.copies is None:
+            features = self.context(target, source)  # (batch, steps, hidden_size)
+            return self.softmax.sentence_log_prob(features, outputs, target_lengths + 1, smoothing)
+        features, weights = self.context.with_weights(target, source)
+        log_probs = self._log_probs_with_copies(features, weights, outputs, smoothing)
         total = log_probs.masked_fill(padding_mask(target_lengths + 1, log_probs.shape[1]), 0.0).sum(1)
         return minus_infinity_below(total, total)
 
@@ -176,55 +127,28 @@ class AttentionHead(Head):
         matrix = self.copies.matrix
         return self.copies.with_matrix(weights if matrix is None else weights @ matrix)
 
-    def _run_layers(
-        self, source: AttendedSource, state: State, embedded: Tensor
-    ) -> tuple[Float[Tensor, "batch steps hidden_size"], Float[Tensor, "batch steps n"]]:
-        """Return ``a_j`` and the attention weights of all steps, one step after the other."""
-        attended = embedded.new_zeros(embedded.shape[0], self.hidden_size)
-        steps, weights = [], []
-        for token in embedded.unbind(1):
-            state, attended, of_step = self._step(source, state, attended, token)
-            steps.append(attended)
-            weights.append(of_step)
-        return torch.stack(steps, dim=1), torch.stack(weights, dim=1)
-
-    def _run_one_layer(self, source: AttendedSource, state: State, embedded: Tensor) -> Tensor:
-        """Return ``a_j`` of all steps for a decoder with one layer, as one operation."""
-        (cell,), ((hidden, memory),) = self.stack.cells, state
-        assert isinstance(cell, nn.LSTMCell)
-        of_tokens, of_attended = cell.weight_ih.split([embedded.shape[2], self.hidden_size], dim=1)
-        inputs = functional.linear(embedded.transpose(0, 1), of_tokens, cell.bias_ih + cell.bias_hh)
-        weight = torch.cat([of_attended, cell.weight_hh], dim=1)
-        combine = (self.combine.weight, self.combine.bias)
-        return attention_recurrence(inputs, weight, source, *combine, hidden, memory).transpose(0, 1)
-
     def decoder(self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]) -> Decoder:
         """Return a decoder whose rows share the source of their sentence."""
-        return _AttentionDecoder(self, *self._encode(states, lengths))
+        return _AttentionDecoder(self, self._read(states, lengths))
 
 
 class _AttentionDecoder(Decoder):
     """Rows are a sentence, the states of the network after the prefix, and the log-probability of the prefix."""
 
-    def __init__(self, head: AttentionHead, source: AttendedSource, state: State) -> None:
-        batch = source.keys.shape[0]
+    def __init__(self, head: AttentionHead, source: AttendedSource) -> None:
+        batch, device = len(source.keys), source.keys.device
         self._head = head
         self._source = self._source_of_rows = source
-        self._sentences = torch.arange(batch, device=source.keys.device)
-        self._state = state
-        self._attended = source.keys.new_zeros(batch, head.hidden_size)
-        self._advance(torch.full_like(self._sentences, BEGIN_ID), source.keys.new_zeros(batch))
+        self._sentences = torch.arange(batch, device=device)
+        self._score(*head.context.begin(batch, device, source), source.keys.new_zeros(batch))
 
-    def _advance(self, tokens: Tensor, totals: Tensor) -> None:
-        """Read the last tokens of all rows and score what may come next."""
-        head = self._head
-        self._state, self._attended, weights = head._step(
-            self._source_of_rows, self._state, self._attended, head._embed(tokens)
-        )
-        features = head.dropout(self._attended)
+    def _score(self, features: Tensor, cache: Cache, totals: Tensor) -> None:
+        """Score what may come next, given the states of all rows."""
+        head, self._cache = self._head, cache
         log_probs: Tensor = head.softmax(features)
         if head.copy_gate is not None and head.copies is not None:
-            pointers = head.with_copies(head.copies.select(self._sentences)).pointers(weights[:, None])
+            copies = head.copies.select(self._sentences)
+            pointers = head.with_copies(copies).pointers(weights_of(cache)[:, None])
             keep, copy = head.copy_gate(features, pointers.shares(features[:, None]).squeeze(1))
             log_probs = pointers.add_to((keep[:, None] + log_probs)[:, None], copy[:, None, None]).squeeze(1)
             log_probs = log_probs.masked_fill(log_probs < LOG_ZERO / 2, -torch.inf)
@@ -238,5 +162,6 @@ class _AttentionDecoder(Decoder):
         if not torch.equal(sentences, self._sentences):  # they seldom change in a beam: avoid the copy
             self._sentences = sentences
             self._source_of_rows = self._source.select(sentences)
-        self._state, self._attended = select(self._state, rows), self._attended[rows]
-        self._advance(tokens, self._scores[rows, tokens])
+        totals = self._scores[rows, tokens]
+        states = self._head.context.advance(self._cache, rows, tokens, self._source_of_rows)
+        self._score(*states, totals)

@@ -1,4 +1,4 @@
-"""A network over the output written so far, which does not look at the source."""
+"""Networks over the output written so far, with or without attention to the source."""
 
 from typing import Literal
 
@@ -9,6 +9,8 @@ from torch.nn.functional import pad
 
 from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.copying import in_vocabulary
+from permalign.heads.input_feeding import InputFeedingContext
+from permalign.heads.source_attention import AttendedSource, NoAttention, SourceAttention
 from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
@@ -23,7 +25,8 @@ Cache = tuple[Tensor, ...]
 class OutputContext(nn.Module):
     """A state for every prefix of an output, from all its tokens or only from the last few.
 
-    No state depends on an alignment, so that sums over alignments stay exact.
+    With attention, states also attend to the source, after the network has read the prefix (see `SourceAttention`). No
+    state depends on an alignment, so that sums over alignments stay exact.
 
     Args:
         vocab_size: the size of the vocabulary, special tokens included.
@@ -34,6 +37,8 @@ class OutputContext(nn.Module):
         context: ``"full"`` for an LSTM over the whole prefix, or k for a feed-forward network over the last k tokens:
             their embeddings, concatenated, through ``num_layers`` linear layers with tanh. Shorter prefixes are filled
             up with BEGIN.
+        source_size: the size of the source states, if states attend to them; None for no attention.
+        scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
 
     >>> context = OutputContext(vocab_size=9, embedding_dim=4, hidden_size=6, context=2).eval()
     >>> outputs = torch.tensor([[7, 5, 8], [4, 5, 8]])
@@ -53,6 +58,8 @@ class OutputContext(nn.Module):
         num_layers: int = 1,
         dropout: float = 0.0,
         context: Literal["full"] | int = "full",
+        source_size: int | None = None,
+        scaled_attention: bool = False,
     ) -> None:
         super().__init__()
         require_at_least_one(
@@ -76,26 +83,55 @@ class OutputContext(nn.Module):
             if self.window_size is None
             else _tanh_layers(self.window_size * embedding_dim, hidden_size, num_layers)
         )
+        self.attention = (
+            NoAttention()
+            if source_size is None
+            else SourceAttention(source_size, hidden_size, dropout, scaled_attention)
+        )
 
-    def forward(self, outputs: Int[Tensor, "batch m"]) -> Float[Tensor, "batch m+1 hidden_size"]:
+    def project(
+        self, source: Float[Tensor, "batch n source_size"], lengths: Int[Tensor, " batch"]
+    ) -> AttendedSource | None:
+        """Return the source as every state reads it; None without attention."""
+        return self.attention.project(source, lengths)
+
+    def forward(
+        self, outputs: Int[Tensor, "batch m"], source: AttendedSource | None = None
+    ) -> Float[Tensor, "batch m+1 hidden_size"]:
         """Return the states before the first token and after every token; ignore those after padding."""
         if self.window_size is None:
             embedded = self.embed(pad(outputs, (1, 0), value=BEGIN_ID))
             states, _ = in_low_precision(self.network, embedded, on_cpu=False)
-            after_prefixes: Tensor = self.dropout(states)
-            return after_prefixes
-        padded = pad(outputs, (self.window_size, 0), value=BEGIN_ID)
-        return self._run_windows(padded.unfold(1, self.window_size, 1))
+            states = self.dropout(states)
+        else:
+            padded = pad(outputs, (self.window_size, 0), value=BEGIN_ID)
+            states = self._run_windows(padded.unfold(1, self.window_size, 1))
+        after_prefixes: Tensor = self.attention(states, source)
+        return after_prefixes
 
-    def begin(self, rows: int, device: torch.device) -> tuple[Float[Tensor, "rows hidden_size"], Cache]:
-        """Return the states of empty prefixes, and a cache for `advance`."""
+    def begin(
+        self, rows: int, device: torch.device, source: AttendedSource | None = None
+    ) -> tuple[Float[Tensor, "rows hidden_size"], Cache]:
+        """Return the states of empty prefixes, and a cache for `advance`.
+
+        Args:
+            rows: how many prefixes there are.
+            device: where they are.
+            source: the source of each row; None without attention.
+        """
         begin = torch.full((rows, self.window_size or 1), BEGIN_ID, device=device)
         if self.window_size is None:
-            return self._step_lstm(begin.squeeze(1), None)
-        return self._run_windows(begin), (begin,)
+            states, cache = self._step_lstm(begin.squeeze(1), None)
+        else:
+            states, cache = self._run_windows(begin), (begin,)
+        return self._attend(states, source), cache
 
     def advance(
-        self, cache: Cache, rows: Int[Tensor, " new"], tokens: Int[Tensor, " new"]
+        self,
+        cache: Cache,
+        rows: Int[Tensor, " new"],
+        tokens: Int[Tensor, " new"],
+        source: AttendedSource | None = None,
     ) -> tuple[Float[Tensor, "new hidden_size"], Cache]:
         """Return the states after one more token, and the new cache.
 
@@ -103,11 +139,19 @@ class OutputContext(nn.Module):
             cache: what is known of the rows so far.
             rows: the row that each new row continues.
             tokens: the token of each new row.
+            source: the source of each new row; None without attention.
         """
         if self.window_size is None:
-            return self._step_lstm(tokens, cache, rows)
-        window = torch.cat([cache[0][rows, 1:], tokens[:, None]], dim=1)
-        return self._run_windows(window), (window,)
+            states, cache = self._step_lstm(tokens, cache, rows)
+        else:
+            window = torch.cat([cache[0][rows, 1:], tokens[:, None]], dim=1)
+            states, cache = self._run_windows(window), (window,)
+        return self._attend(states, source), cache
+
+    def _attend(self, states: Tensor, source: AttendedSource | None) -> Tensor:
+        """Let the state of every row attend to its own source."""
+        attended: Tensor = self.attention(states[:, None], source)
+        return attended.squeeze(1)
 
     def embed(self, tokens: Int[Tensor, "*rows"]) -> Float[Tensor, "*rows embedding_dim"]:
         """Return the embeddings of tokens, with dropout; words beyond the vocabulary are unknown."""
@@ -145,6 +189,53 @@ class OutputContext(nn.Module):
             inputs = after[-1][0]
         hidden, memory = zip(*after, strict=True)
         return self.dropout(inputs), (torch.stack(hidden, dim=1), torch.stack(memory, dim=1))
+
+
+def output_context(
+    *,
+    source_size: int,
+    vocab_size: int,
+    embedding_dim: int,
+    hidden_size: int,
+    num_layers: int,
+    dropout: float,
+    context: Literal["full"] | int,
+    attention: bool,
+    scaled_attention: bool,
+    input_feeding: bool,
+) -> OutputContext | InputFeedingContext:
+    """Return the network over the output of a head with alignments: without attention, with it, or with input feeding.
+
+    Raises:
+        ValueError: there is input feeding without attention, or with a context of a few tokens.
+    """
+    if input_feeding and not attention:
+        raise ValueError("input_feeding is true, but attention is false: there is nothing to feed.")
+    if input_feeding and context != "full":
+        raise ValueError(
+            f"input_feeding is true, but context is {context!r}: what is fed depends on all preceding tokens, so the "
+            "context must be 'full'."
+        )
+    if input_feeding:
+        return InputFeedingContext(
+            source_size=source_size,
+            vocab_size=vocab_size,
+            embedding_dim=embedding_dim,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            dropout=dropout,
+            scaled_attention=scaled_attention,
+        )
+    return OutputContext(
+        vocab_size=vocab_size,
+        embedding_dim=embedding_dim,
+        hidden_size=hidden_size,
+        num_layers=num_layers,
+        dropout=dropout,
+        context=context,
+        source_size=source_size if attention else None,
+        scaled_attention=scaled_attention,
+    )
 
 
 def _window_size(context: Literal["full"] | int) -> int | None:

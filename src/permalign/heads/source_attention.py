@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import require_dropout
-from permalign.heads.lstm_attention import padding_bias
+from permalign.heads.lstm_attention import State, padding_bias, select
 from permalign.shapes import Float, Int
 
 
@@ -14,16 +14,18 @@ from permalign.shapes import Float, Int
 class AttendedSource:
     """The source as attention reads it, projected once: keys ``W_a h_i``, values ``W_c h_i``, -inf at padding.
 
-    Keys may be scaled (see `key_scale`).
+    Keys may be scaled (see `key_scale`). With input feeding, there is also the initial state of the decoder.
     """
 
     keys: Float[Tensor, "batch n hidden_size"]
     values: Float[Tensor, "batch n hidden_size"]
     bias: Float[Tensor, "batch n"]
+    initial: State = ()
 
     def select(self, rows: Int[Tensor, " new"]) -> "AttendedSource":
         """Return the source of the given rows."""
-        return AttendedSource(self.keys[rows], self.values[rows], self.bias[rows])
+        initial = select(self.initial, rows)
+        return AttendedSource(self.keys[rows], self.values[rows], self.bias[rows], initial)
 
 
 def key_scale(hidden_size: int, scaled_attention: bool) -> float:
@@ -91,7 +93,7 @@ class SourceAttention(nn.Module):
 
 
 class NoAttention(nn.Module):
-    """Stands where a head may have a `SourceAttention`, and leaves output states as they are."""
+    """Stands where there may be a `SourceAttention`, and leaves output states as they are."""
 
     def project(
         self, source: Float[Tensor, "batch n source_size"], lengths: Int[Tensor, " batch"]
@@ -104,12 +106,3 @@ class NoAttention(nn.Module):
     ) -> Float[Tensor, "batch steps hidden_size"]:
         """Return the states."""
         return steps
-
-
-def source_attention(
-    attention: bool, source_size: int, hidden_size: int, dropout: float, scaled_attention: bool = False
-) -> SourceAttention | NoAttention:
-    """Return what output states go through before the softmax, with or without attention."""
-    if not attention:
-        return NoAttention()
-    return SourceAttention(source_size, hidden_size, dropout, scaled_attention)

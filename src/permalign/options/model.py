@@ -211,6 +211,12 @@ class HeadOptions(PartOptions):
         description="whether the scores of attention are divided by the square root of hidden_size; in "
         "translation, attention otherwise soon becomes certain of one word (attention, ssnt, segments)",
     )
+    input_feeding: bool = Field(
+        False,
+        description="whether the network over the output reads at every step what it attended to before, as the "
+        "decoder of the kind attention always does (ssnt, segments); needs attention: true, context: full and, for "
+        "segments, history: output",
+    )
     words_at_end_cell: bool = Field(
         True,
         description="whether words may be written at the end cell, which follows the last source word and whose state "
@@ -319,6 +325,17 @@ class ModelOptions(Options):
                 "segments are summed over. Use head.kind: segments with reorderer.objective: exact, or leave "
                 "max_phrase_length out."
             )
+        if head.input_feeding and head.kind in ("ssnt", "segments"):
+            needed: dict[str, object] = {"attention": True, "context": "full"}
+            if head.kind == "segments":
+                needed["history"] = "output"
+            wrong = [name for name, value in needed.items() if getattr(head, name) != value]
+            if wrong:
+                raise ConfigError(
+                    f"head.input_feeding is true, but head.{wrong[0]} is {getattr(head, wrong[0])}: what is fed to the "
+                    f"next step is what was attended to before, after all preceding words. Set head.{wrong[0]}: "
+                    f"{str(needed[wrong[0]]).lower()}, or leave input_feeding out."
+                )
         if head.max_phrase_length > 1 and head.attention:
             raise ConfigError(
                 f"head.max_phrase_length is {head.max_phrase_length}, but head.attention is true, and attention would "

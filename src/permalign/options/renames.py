@@ -13,7 +13,8 @@ Only saved files are translated. In a config that a user writes, an old name is 
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -157,7 +158,24 @@ def rename_parameters(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
                 name = new + name.removeprefix(old)
                 break
         renamed[prefix + name] = tensor
-    return renamed
+    return {_rename_attention(name, renamed): tensor for name, tensor in renamed.items()}
+
+
+def _rename_attention(name: str, names: Container[str]) -> str:
+    """Translate the name of a parameter of attention, which is now a part of the network over the output.
+
+    A head of the kind ``attention`` is known by its layer ``combine``.
+
+    >>> _rename_attention("head.keys.weight", ["head.keys.weight", "head.combine.weight"])
+    'head.context.keys.weight'
+    >>> _rename_attention("head.word_scores.attention.keys.weight", [])
+    'head.word_scores.context.attention.keys.weight'
+    """
+    of_decoder = re.fullmatch(r"((?:.+\.)?head\.)((?:embeddings|stack|keys|values|combine)\..+)", name)
+    if of_decoder and f"{of_decoder[1]}combine.weight" in names:
+        return f"{of_decoder[1]}context.{of_decoder[2]}"
+    of_states = re.fullmatch(r"((?:.+\.)?head\.(?:word_scores\.)?)(attention\..+)", name)
+    return f"{of_states[1]}context.{of_states[2]}" if of_states else name
 
 
 def new_name_of(name: str, known: Iterable[str]) -> str | None:

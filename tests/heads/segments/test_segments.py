@@ -11,7 +11,7 @@ from tests.heads.contract import (
     random_outputs,
     random_sentences,
 )
-from tests.heads.reference import attended
+from tests.heads.reference import output_states
 from tests.heads.segmental_contract import SegmentalContract, small_head
 from tests.structures.contract import seeded
 
@@ -34,8 +34,7 @@ class SegmentsContract(SegmentalContract):
         for size, token in enumerate([*tokens, END_ID]):
             if size == head.max_segment_length:
                 break  # stops by itself
-            states = scores.context(torch.tensor([history + tokens[:size]], dtype=torch.int64))[0, -1:]
-            (state,) = attended(scores.attention, states, cells)
+            state = output_states(scores.context, [*history, *tokens[:size]], cells)[-1]
             logits = scores.of_cells(cell) + scores.of_steps(state)
             logits = logits.index_fill(0, torch.tensor([PADDING_ID, BEGIN_ID]), -torch.inf)
             log_probs = logits.log_softmax(-1)
@@ -74,6 +73,11 @@ class TestAttention(SegmentsContract):
 class TestAttentionAfterWholeOutput(SegmentsContract):
     def head(self, **options):
         return super().head(**{"attention": True, "scaled_attention": True, "history": "output"} | options)
+
+
+class TestInputFeeding(TestAttentionAfterWholeOutput):
+    def head(self, **options):
+        return super().head(**{"input_feeding": True} | options)
 
 
 class TestTwoTokensWithEncoder(SegmentsContract):
@@ -286,3 +290,8 @@ def test_the_cost_of_a_sum_over_orders_counts_pairs_of_children(words, outputs, 
     pairs = len(source) * len(target) * labels**2 + len(spans) * len(written) * labels**3
     head = small_head(SegmentsHead)
     assert head.cost_over_orders(words, outputs, labels) == 2 * pairs  # straight and inverted
+
+
+def test_input_feeding_needs_the_history_of_the_whole_output():
+    with pytest.raises(ValueError, match="history must be 'output'"):
+        TestAttention().head(history="segment", input_feeding=True)

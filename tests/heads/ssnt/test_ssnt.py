@@ -13,7 +13,7 @@ from tests.heads.contract import (
     random_outputs,
     random_sentences,
 )
-from tests.heads.reference import attended
+from tests.heads.reference import output_states
 
 from permalign.heads.ssnt import SsntHead
 from permalign.structures import Segment
@@ -28,7 +28,7 @@ def written_out(head, states, lengths, target, target_lengths, smoothing=0.0):
         cells = torch.cat([states[row, :n], head.end_cell[None]])
         if head.encoder is not None:
             cells = head.encoder(cells[None], torch.tensor([n + 1]))[0]
-        steps = attended(head.attention, head.context(target[[row], :m])[0], cells)
+        steps = output_states(head.context, target[row, :m].tolist(), cells)
         tokens = [*target[row, :m].tolist(), END_ID]
         emit, write = torch.empty(2, n + 1, m + 1, dtype=states.dtype)
         for i, j in itertools.product(range(n + 1), range(m + 1)):
@@ -91,6 +91,15 @@ class TestAttention(MonotoneContract):
         return super().head(
             **{"attention": True, "scaled_attention": True, "encoder": Neighbours(INPUT_SIZE, 6)} | options
         )
+
+
+class TestInputFeeding(TestAttention):
+    def head(self, **options):
+        return super().head(**{"input_feeding": True} | options)
+
+
+class TestInputFeedingInTwoLayers(TestInputFeeding):
+    layers = 2
 
 
 class TestEndCellThatOnlyEnds(MonotoneContract):
@@ -198,3 +207,12 @@ def test_whether_words_are_written_at_the_end_cell(words_at_end_cell):
 def test_wrong_contexts_are_named(context):
     with pytest.raises(ValueError, match=r"context is .*'full'.*at least 1"):
         SsntHead(input_size=2, vocab_size=6, embedding_dim=1, hidden_size=1, context=context)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({}, "attention is false"), ({"attention": True, "context": 2}, "context must be 'full'")],
+)
+def test_input_feeding_needs_attention_and_all_preceding_tokens(options, message):
+    with pytest.raises(ValueError, match=message):
+        MonotoneContract().head(**{"input_feeding": True} | options)

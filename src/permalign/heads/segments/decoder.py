@@ -40,17 +40,16 @@ class SegmentsDecoder(Decoder):
         self._cells, self._copies = cells, copies
         self._is_cell, self._allowed = length_mask(self._lengths, num_cells), softmax.allowed
         self._cell_tokens = Exponentials.of(softmax.cell_logits(cells))
-        self._attended_source = softmax.attention.project(cells, lengths)
+        self._attended_source = softmax.context.project(cells, lengths)
         self._slots = BeamSlots.one_each(batch, cells.device)
-        state, cache = softmax.context.begin(1, cells.device)
-        self._begin = state[:, None], tuple(tensor[:, None] for tensor in cache)  # (1, 1, ...)
-        # the states after the last k tokens, and their caches, (rows, k, ...); only k = 0 is used at first. If the
-        # history is the whole output, all k have the same state, which is kept once
+        self._begin = softmax.context.begin(batch, cells.device, self._attended_source)  # (sentence, ...)
+        # the states after the last k tokens, (rows, k, hidden_size), and their caches; only k = 0 is used at first. If
+        # the history is the whole output, all k have the same state and the same cache, which are kept once
         self._num_states = 1 if softmax.history == "output" else longest
-        self._steps = self._begin[0].expand(batch, self._num_states, -1)
-        self._cache = tuple(
-            tensor.expand(batch, self._num_states, *(-1,) * (tensor.dim() - 2)) for tensor in self._begin[1]
-        )
+        state, self._cache = self._begin
+        self._steps = state[:, None].expand(-1, self._num_states, -1)
+        if softmax.history == "segment":
+            self._cache = tuple(_repeat(tensor, longest) for tensor in self._cache)
         self._first = cells.new_zeros(batch)  # what enters the first cell
         self._prepare(cells.new_full((batch, num_cells, longest), LOG_ZERO))
 
@@ -92,6 +91,8 @@ class SegmentsDecoder(Decoder):
             self._is_cell[kept],
         )
         self._cell_tokens = self._cell_tokens.select(kept)
+        if self._softmax.history == "segment":
+            self._begin = self._begin[0][kept], tuple(tensor[kept] for tensor in self._begin[1])
         if self._attended_source is not None:
             self._attended_source = self._attended_source.select(kept)
         if self._copies is not None:
@@ -118,21 +119,27 @@ class SegmentsDecoder(Decoder):
 
         If the history is the whole output, there is one state for all k.
         """
-        longest, context = self._softmax.max_segment_length, self._softmax.context
-        num_rows = len(rows)
+        longest, context, source = (
+            self._softmax.max_segment_length,
+            self._softmax.context,
+            self._attended_source,
+        )
+        num_rows, sentences = len(rows), self._slots.sentences[rows]
         if self._softmax.history == "output":
-            state, after = context.advance(tuple(tensor[:, 0] for tensor in self._cache), rows, tokens)
+            attended = None if source is None else source.select(sentences)
+            state, self._cache = context.advance(self._cache, rows, tokens, attended)
             self._steps = state[:, None]
-            self._cache = tuple(tensor[:, None] for tensor in after)
             return
-        steps, cache = self._begin[0].expand(num_rows, -1, -1), self._begin[1]
-        cache = tuple(tensor.expand(num_rows, *(-1,) * (tensor.dim() - 1)) for tensor in cache)
+        steps, cache = self._begin[0][sentences, None], tuple(t[sentences, None] for t in self._begin[1])
         if longest > 1:
+            attended = None if source is None else source.select(sentences.repeat_interleave(longest - 1))
             shorter = tuple(tensor[:, : longest - 1].flatten(0, 1) for tensor in self._cache)
             shorter_rows = (
                 rows[:, None] * (longest - 1) + torch.arange(longest - 1, device=rows.device)
             ).flatten()
-            longer, after = context.advance(shorter, shorter_rows, tokens.repeat_interleave(longest - 1))
+            longer, after = context.advance(
+                shorter, shorter_rows, tokens.repeat_interleave(longest - 1), attended
+            )
             steps = torch.cat([steps, longer.unflatten(0, (num_rows, -1))], dim=1)
             cache = tuple(
                 torch.cat([begin, tensor.unflatten(0, (num_rows, -1))], dim=1)
@@ -143,7 +150,6 @@ class SegmentsDecoder(Decoder):
     def _prepare(self, grown: Float[Tensor, "rows n sizes"]) -> None:
         """Let segments stop and cells be entered, and compute the weight of every cell and length of its segment."""
         steps = self._slots.scatter(self._steps, 0.0).flatten(1, 2)  # (sentence, slot and state, hidden_size)
-        steps = self._softmax.attention(steps, self._attended_source)
         self._step_logits = self._softmax.step_logits(steps)
         normaliser = additive_log_normaliser(self._cell_tokens, Exponentials.of(self._step_logits))
         stop = self._cell_tokens.logits[..., END_ID, None] + self._step_logits[:, None, :, END_ID]
@@ -182,3 +188,8 @@ class SegmentsDecoder(Decoder):
     def _of_rows(self, table: Float[Tensor, "sentence n both"]) -> Float[Tensor, "rows n sizes"]:
         """Return what belongs to each row, from a table by sentence, cell, and slot and state."""
         return self._slots.gather(table.unflatten(2, (self._slots.num_slots, -1)).transpose(1, 2))
+
+
+def _repeat(tensor: Tensor, count: int) -> Tensor:
+    """Return a tensor with a new second axis of the given size, along which it is the same."""
+    return tensor[:, None].expand(-1, count, *(-1,) * (tensor.dim() - 1))

@@ -55,6 +55,9 @@ class SegmentsHead(SegmentalHead):
         attention: whether the states of the preceding output attend to the source (see `SourceAttention`). Attention
             sees cells as a set, so that nothing depends on their order; it cannot be combined with phrases.
         scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
+        input_feeding: whether the network over the preceding output reads at every step what it attended to before, as
+            the decoder of an `AttentionHead` does (see `InputFeedingContext`); needs attention, a full context and a
+            history of the whole output.
         copy_mechanism: whether cells may copy their source words (see `permalign.heads.copying.CopyGate`); phrases copy
             nothing.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
@@ -84,6 +87,7 @@ class SegmentsHead(SegmentalHead):
         num_negatives: int | None = None,
         attention: bool = False,
         scaled_attention: bool = False,
+        input_feeding: bool = False,
         copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
     ) -> None:
@@ -121,6 +125,7 @@ class SegmentsHead(SegmentalHead):
             num_negatives=num_negatives,
             attention=attention,
             scaled_attention=scaled_attention,
+            input_feeding=input_feeding,
             copy_mechanism=copy_mechanism,
         )
 

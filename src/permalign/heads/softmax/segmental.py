@@ -7,9 +7,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from permalign.heads.copying import CopyGate, CopySource, in_vocabulary, mix
-from permalign.heads.output_context import OutputContext
+from permalign.heads.output_context import output_context
 from permalign.heads.softmax.cell_step import CellStepSoftmax
-from permalign.heads.source_attention import source_attention
+from permalign.heads.source_attention import AttendedSource
 from permalign.shapes import Float, Int
 from permalign.structures.log_space import LOG_ZERO
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID
@@ -36,6 +36,7 @@ class SegmentalSoftmax(CellStepSoftmax):
             for the whole vocabulary.
         attention: whether the states of the preceding output attend to all cells.
         scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
+        input_feeding: whether the network over the preceding output reads at every step what it attended to before.
         copy_mechanism: whether cells may copy their source words.
     """
 
@@ -54,21 +55,30 @@ class SegmentalSoftmax(CellStepSoftmax):
         num_negatives: int | None = None,
         attention: bool = False,
         scaled_attention: bool = False,
+        input_feeding: bool = False,
         copy_mechanism: bool = False,
     ) -> None:
         super().__init__()
         if history not in get_args(History):
             raise ValueError(f"history is {history!r}, but must be one of {', '.join(get_args(History))}.")
         self.max_segment_length, self.history = max_segment_length, history
-        self.context = OutputContext(
+        if input_feeding and history != "output":
+            raise ValueError(
+                f"input_feeding is true, but history is {history!r}: what is fed depends on the whole output, so the "
+                "history must be 'output'."
+            )
+        self.context = output_context(
+            source_size=cell_size,
             vocab_size=vocab_size,
             embedding_dim=embedding_dim,
             hidden_size=hidden_size,
             num_layers=num_layers,
             dropout=dropout,
             context=context,
+            attention=attention,
+            scaled_attention=scaled_attention,
+            input_feeding=input_feeding,
         )
-        self.attention = source_attention(attention, cell_size, hidden_size, dropout, scaled_attention)
         self._add_projections(cell_size, hidden_size, vocab_size, [PADDING_ID, BEGIN_ID], num_negatives)
         self.copy_gate = CopyGate(cell_size, hidden_size) if copy_mechanism else None
 
@@ -86,8 +96,8 @@ class SegmentalSoftmax(CellStepSoftmax):
         Smoothing leaves out what is copied.
         """
         tokens, target = target, in_vocabulary(target, len(self.forbidden))
-        steps, index = self._steps(target)  # (batch, steps, hidden_size), and the step of each (start, size)
-        steps = self.attention(steps, self.attention.project(cells, lengths))
+        # (batch, steps, hidden_size), and the step of each (start, size)
+        steps, index = self._steps(target, self.context.project(cells, lengths))
         log_normaliser = self.log_normaliser(cells, steps, target)
         weight, bias = self.of_cells.weight, self.of_cells.bias
         stop_cell = cells @ weight[END_ID] + bias[END_ID]
@@ -111,7 +121,7 @@ class SegmentalSoftmax(CellStepSoftmax):
         written = functional.pad(write.cumsum(-1), (1, 0))
         return written + functional.pad(stop, (0, 1))
 
-    def _steps(self, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _steps(self, target: Tensor, source: AttendedSource | None) -> tuple[Tensor, Tensor]:
         """Return the states of the preceding output, and the index of the one for each ``(start, tokens written)``.
 
         With a context of one token, or a history of the whole output, there is one state for the beginning and one for
@@ -121,11 +131,13 @@ class SegmentalSoftmax(CellStepSoftmax):
         start, size = torch.arange(starts, device=device)[:, None], torch.arange(longest, device=device)
         after = (start + size).clamp(max=starts - 1)
         if self.history == "output":
-            return self.context(target), after
+            return self.context(target, source), after
         if self.context.window_size == 1:
-            return self.context(target), torch.where(size == 0, 0, after)
+            return self.context(target, source), torch.where(size == 0, 0, after)
         windows = self._windows(target)[:, :, :-1]
-        states = self.context(windows.flatten(0, 1)).unflatten(0, windows.shape[:2])
+        if source is not None:  # every start reads the same sentence
+            source = source.select(torch.arange(len(target), device=device).repeat_interleave(starts))
+        states = self.context(windows.flatten(0, 1), source).unflatten(0, windows.shape[:2])
         return states.flatten(1, 2), start * longest + size
 
     def _windows(self, target: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class _Source:
             Exponentials.of(scores.cell_logits(cells)),
             cells[last] @ scores.of_cells.weight[END_ID] + scores.of_cells.bias[END_ID],
             head.emit_cells(cells),
-            head.attention.project(cells, last.int().argmax(1) + 1),
+            head.context.project(cells, last.int().argmax(1) + 1),
             head.copies,
         )
 
@@ -92,7 +92,7 @@ class SsntDecoder(Decoder):
         self._head, self._source = head, _Source.of(head, cells, last)
         self._allowed = head.word_scores.allowed
         self._slots = BeamSlots.one_each(batch, cells.device)
-        steps, self._cache = head.context.begin(batch, cells.device)
+        steps, self._cache = head.context.begin(batch, cells.device, self._source.attended)
         arrived = torch.full_like(last, LOG_ZERO, dtype=cells.dtype)
         arrived[:, 0] = 0.0
         self._prepare(steps, arrived)
@@ -120,7 +120,8 @@ class SsntDecoder(Decoder):
         if source.copies is not None:
             to_copy = slots.pick(self._ready_to_copy, rows)
             arrived = source.copies.add_token(arrived, to_copy, sentences, tokens, vocab_size)
-        steps, self._cache = self._head.context.advance(self._cache, rows, tokens)
+        attended = None if source.attended is None else source.attended.select(sentences)
+        steps, self._cache = self._head.context.advance(self._cache, rows, tokens, attended)
         self._slots, kept = BeamSlots.of(sentences, slots.num_sentences)
         if kept is not None:
             self._source = source.select(kept)
@@ -136,10 +137,10 @@ class SsntDecoder(Decoder):
         With a copy mechanism, ``ready`` includes the log-probability of writing from the vocabulary, and
         ``ready_to_copy[i]`` is ``reached[i] + emit[i]`` and that of copying.
         """
-        steps, arrived = self._slots.scatter(steps, 0.0), self._slots.scatter(arrived, LOG_ZERO)
+        steps = self._slots.scatter(steps, 0.0)  # (sentence, slot, hidden_size)
+        arrived = self._slots.scatter(arrived, LOG_ZERO)
         head, source = self._head, self._source
         last = source.last[:, None]  # (sentence, 1, cell)
-        steps = head.attention(steps, source.attended)  # (sentence, slot, hidden_size)
         odds = head.emit_logits(head.emit_steps(steps), source.emit)  # (sentence, slot, cell)
         move = torch.where(last, LOG_ZERO, logsigmoid(-odds))
         reached = log_recurrence(arrived, pad(move[..., :-1], (1, 0)))

@@ -9,10 +9,9 @@ from torch.nn.functional import pad
 from permalign.checks import require_at_least_one
 from permalign.heads.base import Head, encoded_size
 from permalign.heads.copying import CopyGate, in_vocabulary, mix
-from permalign.heads.output_context import OutputContext
+from permalign.heads.output_context import output_context
 from permalign.heads.softmax.aligned import AlignedSoftmax
 from permalign.heads.softmax.output import with_end
-from permalign.heads.source_attention import source_attention
 from permalign.heads.ssnt.decoder import SsntDecoder
 from permalign.masks import padding_mask
 from permalign.shapes import Bool, Float, Int
@@ -29,8 +28,8 @@ class SsntHead(Head):
         e(i,j)       = sigmoid(w . relu(U h_i + V s_j + b) + c)    emit token j at cell i; otherwise move on
         p(y_j | i,j) = softmax(W [h_i ; s_j] + b)                  END only at the end cell
 
-    With attention, every ``s_j`` is replaced by ``a_j``, which also attends to all cells (see `SourceAttention`). It
-    still does not depend on the alignment, so that the sum over alignments stays exact.
+    With attention, every ``s_j`` is replaced by ``a_j``, which also attends to all cells (see `SourceAttention` and
+    `InputFeedingContext`). It still does not depend on the alignment, so that the sum over alignments stays exact.
 
     The encoder's state of the end cell has seen the whole sentence, and writing there costs no ``e``. So a model may
     learn to write everything at the end cell, and ignore all others. If the end cell writes nothing but END
@@ -53,6 +52,8 @@ class SsntHead(Head):
             sampled softmax, see `SampledVocabulary`); None for the whole vocabulary.
         attention: whether the states of the output attend to the source; the plain SSNT has states that do not.
         scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
+        input_feeding: whether the network over the output reads at every step what it attended to before, as the
+            decoder of an `AttentionHead` does (see `InputFeedingContext`); needs attention and a full context.
         words_at_end_cell: whether the end cell writes words as well as END.
         copy_mechanism: whether cells may copy their source words; see `permalign.heads.copying.CopyGate`.
         encoder: a module that reads the cells first, called with states and lengths; None for no encoder.
@@ -77,6 +78,7 @@ class SsntHead(Head):
         num_negatives: int | None = None,
         attention: bool = False,
         scaled_attention: bool = False,
+        input_feeding: bool = False,
         words_at_end_cell: bool = True,
         copy_mechanism: bool = False,
         encoder: nn.Module | None = None,
@@ -90,15 +92,18 @@ class SsntHead(Head):
         self.word_scores = AlignedSoftmax(
             cell_size, hidden_size, vocab_size, num_negatives, words_at_end_cell
         )
-        self.context = OutputContext(
+        self.context = output_context(
+            source_size=cell_size,
             vocab_size=vocab_size,
             embedding_dim=embedding_dim,
             hidden_size=hidden_size,
             num_layers=num_layers,
             dropout=dropout,
             context=context,
+            attention=attention,
+            scaled_attention=scaled_attention,
+            input_feeding=input_feeding,
         )
-        self.attention = source_attention(attention, cell_size, hidden_size, dropout, scaled_attention)
         self.emit_cells = nn.Linear(cell_size, hidden_size)  # U and b
         self.emit_steps = nn.Linear(hidden_size, hidden_size, bias=False)  # V
         self.emit = nn.Linear(hidden_size, 1)  # w and c
@@ -181,7 +186,7 @@ class SsntHead(Head):
         self.require_target(states, target, target_lengths, smoothing)
         cells, last = self.cells(states, lengths)
         target = target[:, : int(target_lengths.max())]
-        steps = self.attention(self.context(target), self.attention.project(cells, lengths + 1))
+        steps = self.context(target, self.context.project(cells, lengths + 1))
         tokens = with_end(target, target_lengths)
         return MonotoneAlignment(
             self.emit_logits(self.emit_cells(cells), self.emit_steps(steps)),
