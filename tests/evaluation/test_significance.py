@@ -1,6 +1,7 @@
 import itertools
 import random
 
+import numpy
 import pytest
 import scipy.stats
 
@@ -8,6 +9,7 @@ from permalign.evaluation import JudgedPrediction
 from permalign.evaluation.sacrebleu_metrics import bleu_statistics, corpus_score
 from permalign.evaluation.significance import (
     Spread,
+    bleu_of,
     bleu_randomization_test,
     compare,
     permutation_test,
@@ -119,6 +121,25 @@ def bleu_exhaustively(first, second):
                 total += sign * corpus_score("bleu", mixed, references).value
         differences.append(abs(total))
     return sum(value >= differences[0] - 1e-9 for value in differences) / len(differences)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        ["a b c d e f", "g h i j k"],
+        ["a b c d", "g h i"],  # too short
+        ["a b c d e f x y", "x g h i j k"],  # too long
+        ["b a d c f e", "k j i h g"],  # no match but single words
+        ["a b c", "g h i"],  # no four words in a row
+        ["a", "g"],
+        ["", ""],
+    ],
+)
+def test_bleu_of_statistics_is_that_of_sacrebleu(outputs):
+    references = ["a b c d e f", "g h i j k"]
+    statistics = numpy.array(bleu_statistics(outputs, references), dtype=float)
+    expected = corpus_score("bleu", outputs, references).value
+    assert float(bleu_of(statistics.sum(0))) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -223,13 +223,13 @@ def bleu_randomization_test(
     for one, other in zip(first, second, strict=True):
         ours, theirs = numpy.array(one, dtype=float), numpy.array(other, dtype=float)
         moved = exchanged @ (theirs - ours)  # (resamples, statistics)
-        difference += float(_bleu(ours.sum(0)) - _bleu(theirs.sum(0)))
-        differences += _bleu(ours.sum(0) + moved) - _bleu(theirs.sum(0) - moved)
+        difference += float(bleu_of(ours.sum(0)) - bleu_of(theirs.sum(0)))
+        differences += bleu_of(ours.sum(0) + moved) - bleu_of(theirs.sum(0) - moved)
     at_least = numpy.abs(differences) >= abs(difference) - 1e-9
     return float((1 + at_least.sum()) / (1 + resamples))
 
 
-def _bleu(statistics: "numpy.ndarray[Any, Any]") -> "numpy.ndarray[Any, Any]":
+def bleu_of(statistics: "numpy.ndarray[Any, Any]") -> "numpy.ndarray[Any, Any]":
     """BLEU of sums of statistics, ``(..., statistics)``, with the exponential smoothing of sacrebleu."""
     import numpy
 
@@ -238,7 +238,8 @@ def _bleu(statistics: "numpy.ndarray[Any, Any]") -> "numpy.ndarray[Any, Any]":
     halvings = (counts == 0).cumsum(-1)  # a count of zero becomes 1/2, the next one 1/4, ...
     precisions = numpy.where(counts == 0, 0.5**halvings, counts) / numpy.maximum(totals, 1)
     brevity = numpy.exp(numpy.minimum(0.0, 1 - reference_length / numpy.maximum(length, 1)))
-    return numpy.asarray(100 * brevity * numpy.exp(numpy.log(precisions).mean(-1)))
+    bleu = 100 * brevity * numpy.exp(numpy.log(precisions).mean(-1))
+    return numpy.where((totals == 0).any(-1), 0.0, bleu)  # no output is as long as the longest n-grams
 
 
 def translation_test(
