@@ -69,6 +69,12 @@ def require_same(found, expected):
     assert len({output.tokens for output in found}) == len(found)
 
 
+def test_words_of_probability_one_are_written():
+    scores = SentenceScores({(0, 1, 2): (0.0, -1.0)}, [{0: 0.0}, {1: 0.0}], [-torch.inf, -torch.inf], False)
+    (output,) = ExactSearch(scores).find(1, max_items=100)
+    assert output.tokens == (0, 1)
+
+
 @pytest.mark.parametrize("normal_form", [False, True])
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", GRAMMARS)

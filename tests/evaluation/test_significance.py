@@ -154,6 +154,8 @@ def test_the_p_value_of_bleu_is_that_of_exchanged_outputs(rates):
     exact = bleu_exhaustively(*systems)
     assert p == pytest.approx(exact, abs=0.02)
     assert p == bleu_randomization_test(*statistics[::-1])
+    one_seed = bleu_randomization_test(*(seeds[:1] for seeds in statistics))
+    assert one_seed == pytest.approx(bleu_exhaustively(*(seeds[:1] for seeds in systems)), abs=0.02)
     assert bleu_randomization_test(statistics[0], statistics[0]) == 1.0
     with pytest.raises(ValueError, match="one system has 2 seeds and the other 1"):
         bleu_randomization_test(statistics[0], statistics[1][:1])

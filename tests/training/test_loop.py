@@ -1,12 +1,13 @@
 """What a short run logs, evaluates and saves in each of its steps."""
 
 import json
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import pytest
 from accelerate import Accelerator
 from tests.training.small_run import options, write_data
 
+from permalign.models.transducer import Transducer
 from permalign.options.run import TrainingOptions
 from permalign.training.launch import train
 from permalign.training.progress_display import Display
@@ -27,14 +28,23 @@ class Losses(Display):
 
 @pytest.fixture(scope="module")
 def short_run(tmp_path_factory):
-    """A run of 7 steps of 3 batches: its records, its losses, its folder, and how often gradients were held back."""
-    folder, display, held_back = tmp_path_factory.mktemp("short"), Losses(), []
+    """A run of 7 steps of 3 batches: its records, its losses, its progress, and its batches.
+
+    Of each batch: its size, its loss, and whether gradients were held back.
+    """
+    folder, display, batches, held_back = tmp_path_factory.mktemp("short"), Losses(), [], []
+    model_loss = Transducer.loss
+
+    def loss(model, batch):
+        answer = model_loss(model, batch)
+        batches.append((len(batch), answer.total.item(), bool(held_back)))
+        return answer
 
     @contextmanager
     def no_sync(accelerator, model):
         held_back.append(model)
-        with nullcontext():
-            yield
+        yield
+        held_back.pop()
 
     values = options(
         write_data(folder),
@@ -47,9 +57,10 @@ def short_run(tmp_path_factory):
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Accelerator, "no_sync", no_sync)
+        patch.setattr(Transducer, "loss", loss)
         progress = train(values, folder / "run", display=display)
     records = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
-    return records, display.losses, progress, len(held_back)
+    return records, display.losses, progress, batches
 
 
 def test_training_and_evaluation_are_recorded_at_their_steps_and_at_the_end(short_run):
@@ -87,4 +98,12 @@ def test_the_time_of_a_run_only_grows(short_run):
 
 
 def test_gradients_are_exchanged_with_the_last_batch_of_an_update_only(short_run):
-    assert short_run[3] == 7 * (3 - 1)
+    assert [held_back for _, _, held_back in short_run[3]] == [True, True, False] * 7
+
+
+def test_the_loss_of_a_step_is_the_mean_over_the_sentences_of_its_batches(short_run):
+    _, losses, _, batches = short_run
+    for step, loss in losses.items():
+        of_step = batches[3 * (step - 1) : 3 * step]
+        total = sum(size * batch_loss for size, batch_loss, _ in of_step)
+        assert loss == pytest.approx(total / sum(size for size, _, _ in of_step), rel=1e-5)

@@ -4,6 +4,8 @@ They are named by their module and by the line with the change, or without it if
 """
 
 _ROOM = "The chart has more room than is read or written."
+_LOG_ZERO = "No score of a possible token is anywhere near LOG_ZERO, and no other is far from it."
+_PROCESSES = "It matters to several processes only, and these are programs that tests start."
 
 EQUIVALENT: dict[str, dict[str, str]] = {
     "structures/kbest.py": {
@@ -18,14 +20,37 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "from_left = rules.new_zeros(batch, max_length + 1, max_length + (2), 2)  # [i, width, parent's rule]": _ROOM,
         "from_right = rules.new_zeros(batch, max_length + 1, max_length + (2))  # [k, width]": _ROOM,
         "stack = torch.zeros((count, max_length + (2), 4), dtype=torch.int64, device=device)": _ROOM,
+        "nodes[:, step] = torch.where(active[:, None], node, -(2))": "Any negative number stands for no node.",
     },
     "kernels/portable/labelled.py": {
         "width = torch.where(active, end - start, (3))": "The width where nothing is open is not used.",
     },
-    "heads/segments/decoder.py": {
-        "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": (
-            "No score of a possible token is anywhere near LOG_ZERO, and no other is far from it."
+    "kernels/portable/synchronous.py": {
+        "inside_source = (first - width) <= lengths[:, None]": (
+            "Leaves beyond the sentence are parts of no span within it."
         ),
+    },
+    "heads/ssnt/decoder.py": {
+        "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
+    },
+    "heads/segments/head.py": {
+        "room = max(0, int(order.max()) + (2) - copies.ids.shape[1])": "More padding is added than is read.",
+        "room = max(0, (int(order.max()) + 1 + copies.ids.shape[1]))": "More padding is added than is read.",
+    },
+    "training/loop.py": {
+        "batches = [next(stream) for _ in range((training.gradient_accumulation_steps // processes))]": _PROCESSES,
+    },
+    "training/session.py": {
+        "return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, "
+        "fused=(False))": ("A fused optimizer makes the same steps in less time."),
+    },
+    "evaluation/significance.py": {
+        "name for name in values[(1)][0] if all(name in metrics for system in values for metrics in system)": (
+            "Metrics that only one system has are left out anyway."
+        ),
+    },
+    "heads/segments/decoder.py": {
+        "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
     },
     "decoding/candidates.py": {
         "within: NDArray[np.bool_] = (most > np.sort(least)[-count] - ROUNDING)": (
@@ -33,6 +58,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "decoding/exact_search.py": {
+        "if (whole and (not self._scores.normal_form)):": (
+            "Items that differ only in a rule that no longer matters are found one after the other, the best one first."
+        ),
         "self._push(position, position + 1, -(2), tokens, effects, weight)": (
             "Any number that is no rule stands for the top of a single token."
         ),

@@ -83,13 +83,19 @@ TESTS = {
         ("tests/structures/test_separable_contract.py",), "(top|probable).*portable"
     ),
     "structures/monotone.py": Tests(_ALIGNMENTS, r"Monotone(?!.*gradcheck).*portable"),
-    "structures/segmental.py": Tests(_ALIGNMENTS, r"Segmental(?!.*gradcheck).*portable"),
+    "structures/segmental.py": Tests(
+        (*_ALIGNMENTS, "tests/structures/test_bad_input.py"),
+        r"Segmental(?!.*gradcheck).*portable|test_bad_input.*Segmental",
+    ),
     "structures/permutations.py": Tests(("tests/structures/test_permutations.py",)),
     "structures/sinkhorn.py": Tests(("tests/structures/test_sinkhorn.py",)),
     "kernels/portable/separable.py": Tests(("tests/structures/test_separable_contract.py",), _KERNELS),
     "kernels/portable/labelled.py": Tests(("tests/structures/test_labelled_contract.py",), _KERNELS),
     "kernels/portable/synchronous.py": Tests(("tests/structures/test_synchronous_contract.py",), _KERNELS),
-    "heads/attention.py": Tests(("tests/heads/test_attention.py",)),
+    "heads/attention.py": Tests(("tests/heads/test_attention.py", _COPYING), "Attention"),
+    "heads/input_feeding.py": Tests(
+        ("tests/heads/test_attention.py", "tests/heads/test_attention_recurrence.py")
+    ),
     "heads/ssnt/head.py": Tests(("tests/heads/ssnt", _COPYING), _HEADS + "(?=.*(ssnt|TestSsnt::))"),
     "heads/ssnt/decoder.py": Tests(("tests/heads/ssnt", _COPYING), _HEADS + "(?=.*(ssnt|TestSsnt::))"),
     "heads/segments/head.py": Tests(
