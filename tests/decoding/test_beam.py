@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from permalign.decoding.beam import NEVER_WRITTEN, beam_search
-from permalign.decoding.output_constraint import GrammarConstraint, RuleConstraint
+from permalign.decoding.output_constraint import GrammarConstraint, RuleConstraint, make_constraints
 from permalign.heads.base import Decoder
 from permalign.tasks.grammar import Grammar, Rule
 from permalign.text.codec import END_ID
+from permalign.text.sentence_vocabulary import SentenceVocabulary
 from permalign.text.vocabulary import Vocabulary
 
 WORDS = Vocabulary(["a", "b", "c"])
@@ -124,3 +125,19 @@ def test_a_grammar_is_restricted_to_the_vocabulary():
 def test_n_best_above_the_beam_is_refused():
     with pytest.raises(ValueError, match="n_best is 3 and beam 2"):
         beam_search(Markov(1), [3], beam=2, n_best=3)
+
+
+def test_a_function_may_use_the_whole_length_and_then_only_the_end():
+    constraint = RuleConstraint(lambda words: ["a", "</s>"], WORDS.tokens)
+    allowed = {
+        left: {WORDS.tokens[token] for token in constraint.mask((), left, False).nonzero().flatten()}
+        for left in (2, 1, 0)
+    }
+    assert allowed == {2: {"a", "</s>"}, 1: {"a", "</s>"}, 0: {"</s>"}}
+
+
+def test_sentences_with_the_same_words_share_a_constraint():
+    unknown = SentenceVocabulary(WORDS, ["new"], WORDS.encode(["new"]))
+    first, second, third = make_constraints(lambda words: ["a"], [WORDS, WORDS, unknown])
+    assert first is second
+    assert first is not third

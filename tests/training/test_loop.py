@@ -2,16 +2,18 @@
 
 import json
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from accelerate import Accelerator
 from tests.training.small_run import options, write_data
 
 from permalign.models.transducer import Transducer
-from permalign.options.run import TrainingOptions
+from permalign.options.run import RunOptions, TrainingOptions
 from permalign.training.launch import train
 from permalign.training.progress_display import Display
 from permalign.training.schedules import learning_rate
+from permalign.training.session import Session
 
 SCHEDULE = {"schedule": "linear", "warmup_steps": 2, "learning_rate": 0.01}
 
@@ -107,3 +109,11 @@ def test_the_loss_of_a_step_is_the_mean_over_the_sentences_of_its_batches(short_
         of_step = batches[3 * (step - 1) : 3 * step]
         total = sum(size * batch_loss for size, batch_loss, _ in of_step)
         assert loss == pytest.approx(total / sum(size for size, _, _ in of_step), rel=1e-5)
+
+
+def test_only_some_of_the_first_steps_update_the_reorderer_alone(tmp_path):
+    values = options(write_data(tmp_path), reorderer_first={"steps": 400, "probability": 0.25})
+    session = SimpleNamespace(options=RunOptions.parse(values))
+    alone = [step for step in range(1, 1001) if Session.trains_only_reorderer(session, step)]
+    assert 60 < len(alone) < 140
+    assert max(alone) <= 400

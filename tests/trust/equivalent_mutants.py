@@ -58,6 +58,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "decoding/exact_search.py": {
+        "self._ending: list[list[_Item]] = [[] for _ in range(self._length + (2))]": _ROOM,
         "if (whole and (not self._scores.normal_form)):": (
             "Items that differ only in a rule that no longer matters are found one after the other, the best one first."
         ),

@@ -5,6 +5,7 @@ import torch
 from tests.structures.contract import seeded
 
 from permalign.heads import additive_word_log_probs
+from permalign.heads.softmax.additive import Exponentials, log_mixture
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -134,12 +135,29 @@ def test_arguments_are_not_modified():
     assert not cells.requires_grad
 
 
+@pytest.mark.parametrize("depth", [0.0, 300.0, 3000.0])
+def test_mixtures_of_cells(depth):
+    """Where the cells with weight do not have a token, its probability underflows unless it is computed apart."""
+    cells, _ = random_logits()
+    cells[:, 0, :3] -= depth
+    weights = torch.randn(BATCH, 2, CELLS, dtype=torch.float64, generator=seeded(2))
+    weights[:, :, 1:] -= depth
+    expected = (weights[..., None] + cells[:, None]).logsumexp(2)
+    found = log_mixture(weights, Exponentials.of(cells), torch.ones(VOCAB_SIZE, dtype=torch.bool))
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.usefixtures("unchecked")
 class TestBadInput:
     def test_vocabularies_that_differ(self):
         cells, steps = random_logits()
         with pytest.raises(ValueError, match="step_logits"):
             additive_word_log_probs(cells, steps[..., :-1], TARGETS)
+
+    def test_batches_that_differ(self):
+        cells, steps = random_logits()
+        with pytest.raises(ValueError, match="must agree in batch"):
+            additive_word_log_probs(cells[:1], steps, TARGETS)
 
     def test_targets_of_the_wrong_shape(self):
         with pytest.raises(ValueError, match="targets"):
