@@ -43,7 +43,8 @@ def output_states(context, tokens, cells):
 
 def fed_states(network, tokens, cells, scale):
     """Run an LSTM with attention and input feeding token by token."""
-    states, attended, rows = first_states(network.stack, cells), cells.new_zeros(network.hidden_size), []
+    ends = cells.mean(0, keepdim=True) if network.order_free else cells
+    states, attended, rows = first_states(network.stack, ends), cells.new_zeros(network.hidden_size), []
     for before in [BEGIN_ID, *tokens]:
         inputs = torch.cat([network.embeddings.weight[before], attended])
         for layer, cell in enumerate(network.stack.cells):

@@ -49,6 +49,8 @@ class InputFeedingContext(nn.Module):
         dropout: dropout on embeddings, between layers, and on the states that are returned (but not on what is fed to
             the next step).
         scaled_attention: whether the scores of attention are divided by the square root of ``hidden_size``.
+        order_free: whether the LSTM begins with a state computed from the mean of the source states, instead of the
+            first and the last of them, so that nothing depends on their order.
 
     >>> context = InputFeedingContext(source_size=6, vocab_size=9, embedding_dim=3, hidden_size=4).eval()
     >>> source = context.project(torch.randn(2, 5, 6), torch.tensor([5, 3]))
@@ -66,11 +68,12 @@ class InputFeedingContext(nn.Module):
         num_layers: int = 1,
         dropout: float = 0.0,
         scaled_attention: bool = False,
+        order_free: bool = False,
     ) -> None:
         super().__init__()
         require_at_least_one(embedding_dim=embedding_dim, hidden_size=hidden_size, num_layers=num_layers)
         require_dropout(dropout)
-        self.hidden_size = hidden_size
+        self.hidden_size, self.order_free = hidden_size, order_free
         self.window_size = None  # every state depends on the whole prefix
         self.fused = num_layers == 1  # whether all steps run as one operation
         self.embeddings = nn.Embedding(vocab_size, embedding_dim)
@@ -91,12 +94,14 @@ class InputFeedingContext(nn.Module):
         self, source: Float[Tensor, "batch n source_size"], lengths: Int[Tensor, " batch"]
     ) -> AttendedSource:
         """Return the source as every step reads it, and the first state of the LSTM."""
-        return AttendedSource(
-            self.keys(source) * self.key_scale,
-            self.values(source),
-            padding_bias(lengths, source),
-            self.stack.initial_state(source, lengths),
-        )
+        keys, bias = self.keys(source) * self.key_scale, padding_bias(lengths, source)
+        if self.order_free:
+            share = bias.exp() / lengths[:, None]  # of each state in the mean; none at padding
+            mean = share[:, None] @ source  # (batch, 1, source_size)
+            initial = self.stack.initial_state(mean, torch.ones_like(lengths))
+        else:
+            initial = self.stack.initial_state(source, lengths)
+        return AttendedSource(keys, self.values(source), bias, initial)
 
     def forward(
         self, outputs: Int[Tensor, "batch m"], source: AttendedSource | None

@@ -203,8 +203,11 @@ def output_context(
     attention: bool,
     scaled_attention: bool,
     input_feeding: bool,
+    order_free: bool = False,
 ) -> OutputContext | InputFeedingContext:
     """Return the network over the output of a head with alignments: without attention, with it, or with input feeding.
+
+    If it is ``order_free``, no state depends on the order of the source states.
 
     Raises:
         ValueError: there is input feeding without attention, or with a context of a few tokens.
@@ -225,6 +228,7 @@ def output_context(
             num_layers=num_layers,
             dropout=dropout,
             scaled_attention=scaled_attention,
+            order_free=order_free,
         )
     return OutputContext(
         vocab_size=vocab_size,

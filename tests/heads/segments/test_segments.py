@@ -295,3 +295,15 @@ def test_the_cost_of_a_sum_over_orders_counts_pairs_of_children(words, outputs, 
 def test_input_feeding_needs_the_history_of_the_whole_output():
     with pytest.raises(ValueError, match="history must be 'output'"):
         TestAttention().head(history="segment", input_feeding=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": True}, {"attention": True, "input_feeding": True}])
+@torch.no_grad()
+def test_segments_do_not_depend_on_the_order_of_the_cells(options):
+    head = TestWholeOutput().build(**options)
+    states, lengths = random_sentences([4, 4])
+    target, target_lengths = random_outputs([5, 3])
+    order = torch.tensor([2, 0, 3, 1])
+    expected = head.segment_log_probs(states, lengths, target, target_lengths)[:, order]
+    found = head.segment_log_probs(states[:, order], lengths, target, target_lengths)
+    torch.testing.assert_close(found, expected)

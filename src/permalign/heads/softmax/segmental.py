@@ -78,6 +78,7 @@ class SegmentalSoftmax(CellStepSoftmax):
             attention=attention,
             scaled_attention=scaled_attention,
             input_feeding=input_feeding,
+            order_free=True,  # sums over orders have one state for all of them
         )
         self._add_projections(cell_size, hidden_size, vocab_size, [PADDING_ID, BEGIN_ID], num_negatives)
         self.copy_gate = CopyGate(cell_size, hidden_size) if copy_mechanism else None
