@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing of one reader, in a process of its own: libFuzzer ends the process that it runs in.
 
-``python -m tests.trust.fuzz READER SECONDS`` changes small files again and again, keeps those that reach new code, and
-stops at the first error that is no refusal, at a file that takes ten seconds, or at three gigabytes of memory.
+``python -m tests.trust.fuzz READER SECONDS FOLDER`` changes small files again and again, and keeps those that reach new
+code. It stops at the first error that is no refusal, at a file that takes ten seconds, or at three gigabytes of memory.
 """
 
 import os
@@ -34,44 +34,43 @@ LIMITS = ["-timeout=10", "-rss_limit_mb=3000", "-max_len=4000"]
 def fuzz(reader: str, seconds: float) -> tuple[int, str]:
     """Fuzz a reader; returns how many files it read, and what is wrong, or nothing."""
     command = [sys.executable, "-m", "tests.trust.fuzz", reader, str(max(1, round(seconds)))]
-    done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as folder:  # which libFuzzer would not remove
+        done = subprocess.run(
+            [*command, folder],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     files = re.search(r"number_of_executed_units: *(\d+)", done.stdout)
     if done.returncode == 0 and files:
         return int(files[1]), ""
-    lines = [line for line in done.stdout.splitlines() if re.search(r"Error|ERROR|imeout", line)]
+    lines = [line for line in done.stdout.splitlines() if re.search(r"Error|ERROR|[Tt]imeout", line)]
     return int(files[1]) if files else 0, f"{reader}: {' | '.join(lines)[:500] or done.stdout[-500:]}"
 
 
-def main(reader: str, seconds: str) -> None:
-    """Fuzz a reader in this process, which then ends."""
+def main(reader: str, seconds: str, name: str) -> None:
+    """Fuzz a reader in this process, which then ends; all files are written to the folder of the given name."""
     import atheris
 
     with atheris.instrument_imports(include=["permalign"], enable_loader_override=False):
         from tests.trust.hostile_files import SCRAPS, read_hostile
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        corpus = folder / "corpus"
-        corpus.mkdir()
-        for number, content in enumerate([*SEEDS, *SCRAPS]):
-            (corpus / str(number)).write_bytes(content)
+    folder = Path(name)
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for number, content in enumerate([*SEEDS, *SCRAPS]):
+        (corpus / str(number)).write_bytes(content)
 
-        def read(content: bytes) -> None:
-            message = read_hostile(reader, content, folder)
-            if len(message) >= 5_000:
-                raise RuntimeError(f"a message of {len(message)} characters")
+    def read(content: bytes) -> None:
+        message = read_hostile(reader, content, folder)
+        if len(message) >= 5_000:
+            raise RuntimeError(f"a message of {len(message)} characters")
 
-        # crashing files are kept in the temporary folder: the error is printed
-        limits = [*LIMITS, f"-max_total_time={seconds}", f"-artifact_prefix={folder}/"]
-        atheris.Setup([sys.argv[0], *limits, "-print_final_stats=1", "-verbosity=0", str(corpus)], read)
-        atheris.Fuzz()
+    limits = [*LIMITS, f"-max_total_time={seconds}", f"-artifact_prefix={folder}/"]
+    atheris.Setup([sys.argv[0], *limits, "-print_final_stats=1", "-verbosity=0", str(corpus)], read)
+    atheris.Fuzz()
 
 
 if __name__ == "__main__":

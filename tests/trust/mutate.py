@@ -94,7 +94,8 @@ TESTS = {
     "kernels/portable/synchronous.py": Tests(("tests/structures/test_synchronous_contract.py",), _KERNELS),
     "heads/attention.py": Tests(("tests/heads/test_attention.py", _COPYING), "Attention"),
     "heads/input_feeding.py": Tests(
-        ("tests/heads/test_attention.py", "tests/heads/test_attention_recurrence.py")
+        ("tests/heads/test_attention.py", "tests/heads/test_attention_recurrence.py", _COPYING),
+        "Attention|recurrence",
     ),
     "heads/ssnt/head.py": Tests(("tests/heads/ssnt", _COPYING), _HEADS + "(?=.*(ssnt|TestSsnt::))"),
     "heads/ssnt/decoder.py": Tests(("tests/heads/ssnt", _COPYING), _HEADS + "(?=.*(ssnt|TestSsnt::))"),
