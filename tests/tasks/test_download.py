@@ -1,3 +1,4 @@
+import gc
 import hashlib
 import threading
 import time
@@ -10,10 +11,6 @@ from permalign.errors import DataError, PermalignError, UsageError
 from permalign.tasks import download as module
 from permalign.tasks.download import fetch, find_download
 from permalign.tasks.download_catalogue import DOWNLOADS, Download, RemoteFile
-
-pytestmark = pytest.mark.filterwarnings(  # pooch leaves broken connections to the garbage collector
-    "ignore:.*unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
-)
 
 CONTENT = bytes(range(256)) * 2000
 HALF = len(CONTENT) // 2
@@ -124,6 +121,7 @@ def server(monkeypatch):
         server.closing.set()
         server.shutdown()
         thread.join()
+    gc.collect()  # a connection that was left open is noticed here, because warnings are errors
 
 
 @pytest.fixture

@@ -80,11 +80,9 @@ def _download(file: RemoteFile, path: Path, progress: Progress) -> None:
     import pooch
     from requests import RequestException
 
-    def download(url: str, output_file: Any, caller: Any) -> None:
-        bar = _Bar(file, progress)
-        options = {"timeout": TIMEOUT, "headers": _HEADERS}
+    def download(url: str, output_file: str, caller: Any) -> None:
         try:
-            pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, **options)(url, output_file, caller)
+            _receive(file, output_file, progress)
         except RequestException as error:
             if error.response is not None and error.response.status_code in _PERMANENT_ERRORS:
                 raise _download_error(file, path, error) from None  # pooch does not try again
@@ -101,29 +99,21 @@ def _download(file: RemoteFile, path: Path, progress: Progress) -> None:
     path.chmod(stat.S_IMODE(path.parent.stat().st_mode) & readable)  # pooch lets nobody else read its files
 
 
-class _Bar:
-    """The progress bar that pooch updates: it reports how much of a file was downloaded."""
+def _receive(file: RemoteFile, output_file: str, progress: Progress) -> None:
+    """Write what the server sends to ``output_file``, and close the connection, whatever happens (pooch does not)."""
+    import requests
 
-    total = 0
-
-    def __init__(self, file: RemoteFile, progress: Progress) -> None:
-        self._file, self._progress = file, progress
-        self.reset()
-        self.update(0)
-
-    def update(self, size: int) -> None:
-        """Report a chunk; a file that is too long is given up, because some servers never end."""
-        self._received += size
-        if self._received > self._file.size + _CHUNK:
-            raise ValueError(f"the file has more than the expected {self._file.size:,} bytes")
-        self._progress(self._file, min(self._received, self._file.size))
-
-    def reset(self) -> None:
-        """Count from zero, as pooch does before it reports the whole size of a file at its end."""
-        self._received = 0
-
-    def close(self) -> None:
-        """Do nothing; the display belongs to the caller."""
+    received = 0
+    progress(file, received)
+    with requests.get(file.url, headers=_HEADERS, timeout=TIMEOUT, stream=True) as response:
+        response.raise_for_status()
+        with Path(output_file).open("wb") as output:
+            for chunk in response.iter_content(_CHUNK):
+                received += len(chunk)
+                if received > file.size:  # some servers never end
+                    raise ValueError(f"the file has more than the expected {file.size:,} bytes")
+                output.write(chunk)
+                progress(file, received)
 
 
 def _download_error(file: RemoteFile, path: Path, error: BaseException) -> PermalignError:
