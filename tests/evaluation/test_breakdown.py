@@ -39,6 +39,11 @@ def test_groups_have_equal_widths_and_contain_all_predictions(max_groups):
         assert group.count == sum(group.smallest <= size <= group.largest for size in sizes)
 
 
+def test_groups_are_no_wider_than_they_have_to_be():
+    groups = breakdown(predictions(1, 4, 8), lambda example: len(example.source), max_groups=4)
+    assert [group.label for group in groups] == ["1-2", "3-4", "7-8"]
+
+
 def test_the_depth_of_a_program_is_that_of_its_tree():
     task = get_task("scan-sp")
     depth = size_measure(task, "depth")

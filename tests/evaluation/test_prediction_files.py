@@ -5,6 +5,7 @@ import pytest
 
 from permalign.errors import DataError
 from permalign.evaluation import JudgedPrediction, Report, read_predictions, write_predictions
+from permalign.evaluation.prediction_files import write_reference_and_output
 from permalign.tasks.base import Example
 
 ANSWERS = (
@@ -27,6 +28,14 @@ def test_written_predictions_are_read_again(tmp_path):
         "correct": False,
     }
     assert list(path.parent.iterdir()) == [path]
+    assert "彼" in path.read_text()  # letters as they are, for people who read the file
+
+
+def test_references_and_outputs_are_written_one_sentence_a_line(tmp_path):
+    references, outputs = write_reference_and_output(tmp_path, "test", Report({}, predictions=ANSWERS))
+    assert (references, outputs) == (tmp_path / "test.ref", tmp_path / "test.hyp")
+    assert references.read_text().splitlines() == [answer.reference for answer in ANSWERS]
+    assert outputs.read_text().splitlines() == [answer.text for answer in ANSWERS]
 
 
 GOOD = {"id": "1", "source": ["a"], "target": ["b"], "output": ["b"], "score": -1, "correct": True}

@@ -4,9 +4,10 @@ import random
 import numpy
 import pytest
 import scipy.stats
+from sacrebleu.significance import PairedTest
 
 from permalign.evaluation import JudgedPrediction
-from permalign.evaluation.sacrebleu_metrics import bleu_statistics, corpus_score
+from permalign.evaluation.sacrebleu_metrics import bleu_statistics, corpus_score, make_metric
 from permalign.evaluation.significance import (
     Spread,
     bleu_of,
@@ -102,6 +103,26 @@ def test_translations_are_compared_by_sacrebleu(metric, test):
     assert translation_test(metric, [bad], [good], test=test, resamples=200)[0] == pytest.approx(1 / 201)
     assert translation_test(metric, [good], [as_good], test=test, resamples=200)[0] > 0.05
     assert translation_test(metric, [good], [good], test=test, resamples=200) == (1.0,)
+
+
+@pytest.mark.parametrize(
+    ("test", "kind", "name"),
+    [
+        ("randomization", "ar", "sacrebleu's paired approximate randomization"),
+        ("bootstrap", "bs", "sacrebleu's paired bootstrap"),
+    ],
+)
+def test_each_metric_of_translations_has_the_test_that_was_asked_for(test, kind, name):
+    good, as_good = translations(0, 0.9, 0.9)
+    compared = compare([good], [as_good], translation=True, test=test, resamples=200)
+    of_translations = {each.metric: each for each in compared if each.metric in ("bleu", "chrf")}
+    texts = [("first", texts_of(good)[0]), ("second", texts_of(as_good)[0])]
+    for metric, comparison in of_translations.items():
+        _, scores = PairedTest(texts, {metric: make_metric(metric)}, [texts_of(good)[1]], kind, 200)()
+        ((_, result),) = (results for column, results in scores.items() if column != "System")
+        assert comparison.p_values == (result.p_value,)
+        assert comparison.test == name
+    assert of_translations["bleu"].p_values != of_translations["chrf"].p_values
 
 
 def texts_of(system):

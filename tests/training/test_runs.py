@@ -176,6 +176,15 @@ def test_an_ensemble_holds_all_models(trained, tmp_path):
         average([tmp_path / "both", folders[0]], tmp_path / "mean")
 
 
+def test_an_ensemble_gets_the_task_of_the_first_run(trained, tmp_path):
+    run, _, _ = trained
+    Transducer.from_pretrained(run).save_pretrained(tmp_path / "elsewhere")
+    ensemble([run / "model", tmp_path / "elsewhere"], tmp_path / "first")
+    ensemble([tmp_path / "elsewhere", run / "model"], tmp_path / "second")
+    assert (tmp_path / "first" / "config.yaml").is_file()
+    assert [path.name for path in (tmp_path / "second").iterdir()] == ["model"]
+
+
 def test_models_with_other_vocabularies_cannot_form_an_ensemble(trained, tmp_path):
     run, _, _ = trained
     model = Transducer.from_pretrained(run)

@@ -40,13 +40,24 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "training/loop.py": {
         "batches = [next(stream) for _ in range((training.gradient_accumulation_steps // processes))]": _PROCESSES,
     },
+    "training/combine_models.py": {
+        "for name, tensor in states[(1)].items()": "All models have the same parameters.",
+    },
     "training/session.py": {
+        "return step <= first.steps and (draw <= first.probability)": "No draw is equal to a probability.",
         "return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, "
         "fused=(False))": ("A fused optimizer makes the same steps in less time."),
     },
     "evaluation/significance.py": {
         "name for name in values[(1)][0] if all(name in metrics for system in values for metrics in system)": (
             "Metrics that only one system has are left out anyway."
+        ),
+        "batch=1000,": "How many choices of signs are tried at once does not change what is found.",
+        "at_least = (numpy.abs(differences) > abs(difference) - 1e-09)": (
+            "The margin for rounding is far above the difference that a tie makes."
+        ),
+        "brevity = numpy.exp(numpy.minimum(0.0, 1 - reference_length / numpy.maximum(length, (2))))": (
+            "Outputs of fewer than four tokens have a BLEU of zero anyway."
         ),
     },
     "heads/segments/decoder.py": {
