@@ -125,6 +125,10 @@ def test_nothing_is_left_out_if_little_is_known():
     assert may_be_best(unlikely, [1, 1], count=1).all()
 
 
+def test_a_model_that_is_certain_leaves_nothing_to_others():
+    assert may_be_best(np.array([[0.0], [np.nan]]), [1, 1], count=1).tolist() == [True, False]
+
+
 def test_candidates_that_are_all_wanted_are_kept():
     assert may_be_best(np.log([[0.9], [0.1]]), [1, 1], count=2).all()
     assert may_be_best(np.empty((0, 2)), [], count=1).shape == (0,)

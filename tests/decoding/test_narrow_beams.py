@@ -56,6 +56,16 @@ def test_a_rule_that_forbids_the_end_at_the_limit_has_no_output():
     assert {len(one.tokens) for hypotheses in only_even for one in hypotheses} == {0, 2}
 
 
+def test_a_rule_of_one_sentence_does_not_concern_the_others():
+    only_b = RuleConstraint(lambda words: ["b", "</s>"], WORDS.tokens)
+    free = beam_search(Markov(2), [3] * 2, beam=4, n_best=4)
+    found = beam_search(Markov(2), [3] * 2, beam=4, n_best=4, constraints=[only_b, None])
+    assert (
+        found[0] == beam_search(Markov(2), [3] * 2, beam=4, n_best=4, constraints=[only_b] * 2)[0] != free[0]
+    )
+    assert found[1] == free[1]
+
+
 def test_scores_under_a_rule_are_those_of_the_model():
     model = Markov(2)
     for sentence, hypotheses in enumerate(constrained(lambda words: ["b", "</s>"], 2)):

@@ -422,7 +422,9 @@ def test_no_checkpoint_is_chosen_before_the_last_stage_has_begun(tmp_path, monke
 
 
 def test_stages_leave_steps_for_the_own_objective(tmp_path):
-    values = options(write_data(tmp_path), max_steps=None, max_epochs=1, evaluate_every=2)
-    values["training"]["stages"] = [{"steps": 500, "objective": "soft"}]
-    with pytest.raises(ConfigError, match="its stages take 500: no step would train by the model's own"):
-        train(values, tmp_path / "run", display=SILENT)
+    data = write_data(tmp_path)
+    for steps in (500, 3):  # an epoch has three
+        values = options(data, max_steps=None, max_epochs=1, evaluate_every=2)
+        values["training"]["stages"] = [{"steps": steps, "objective": "soft"}]
+        with pytest.raises(ConfigError, match=f"its stages take {steps}: no step would train by the model's"):
+            train(values, tmp_path / "run", display=SILENT)

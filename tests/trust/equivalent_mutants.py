@@ -5,6 +5,7 @@ They are named by their module and by the line with the change, or without it if
 
 _ROOM = "The chart has more room than is read or written."
 _LOG_ZERO = "No score of a possible token is anywhere near LOG_ZERO, and no other is far from it."
+_NOTHING = "In a new run there is nothing to remove."
 _PROCESSES = "It matters to several processes only, and these are programs that tests start."
 
 EQUIVALENT: dict[str, dict[str, str]] = {
@@ -44,9 +45,16 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "for name, tensor in states[(1)].items()": "All models have the same parameters.",
     },
     "training/session.py": {
+        "if (accelerator.is_main_process or self.progress.step):": _NOTHING,
+        "if (self.accelerator.is_main_process or any((step == progress.step for step, _ in progress.kept))):": (
+            "A checkpoint that is not kept is removed afterwards."
+        ),
         "return step <= first.steps and (draw <= first.probability)": "No draw is equal to a probability.",
         "return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, "
         "fused=(False))": ("A fused optimizer makes the same steps in less time."),
+    },
+    "training/state.py": {
+        'write_text(partial / STATE, json.dumps(record, indent=(3)) + "\\n")': "The indentation is for readers.",
     },
     "evaluation/significance.py": {
         "name for name in values[(1)][0] if all(name in metrics for system in values for metrics in system)": (
@@ -63,7 +71,23 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "heads/segments/decoder.py": {
         "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
     },
+    "decoding/beam.py": {
+        "np.empty((count, (2), 0), np.int64),": "Only the first of the empty prefixes is extended.",
+        "is_over = (beams.finished_ranks[:, 0] > best_prefix / bound_divisors)": (
+            "An output that is not better than the finished ones does not replace them."
+        ),
+        "top = scores.flatten(1).topk(min((3) * beam, num_prefixes * vocab_size))": (
+            "More continuations are found than are taken."
+        ),
+        "ranks = first[sentences, np.minimum(slots, np.maximum(count - 1, (1)))]": (
+            "Continuations that only fill up the beam are never used."
+        ),
+    },
+    "decoding/output_constraint.py": {
+        "return (1)": "All prefixes make the same progress if nothing is required.",
+    },
     "decoding/candidates.py": {
+        "if (len(least) < count):": "If all are wanted, all of them are within the best.",
         "within: NDArray[np.bool_] = (most > np.sort(least)[-count] - ROUNDING)": (
             "The margin for rounding is far above the difference that a tie makes."
         ),

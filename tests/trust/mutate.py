@@ -113,7 +113,15 @@ TESTS = {
     "decoding/exact_search.py": Tests(("tests/decoding/test_exact_search.py",), "^(?!.*model)"),
     "decoding/candidates.py": Tests(("tests/decoding/test_candidates.py",)),
     "training/loop.py": Tests(_RUN),
-    "training/session.py": Tests(_RUN),
+    "training/session.py": Tests(
+        (
+            *_RUN,
+            "tests/training/test_processor_minutes.py",
+            "tests/training/test_runs.py",
+            "tests/training/test_damage.py",
+        ),
+        r"^(?!.*(test_runs|test_damage))|stage|cannot_be_mended",
+    ),
     "training/state.py": Tests(_RUN),
     "training/early_stopping.py": Tests(_RUN[1:2]),
     "training/schedules.py": Tests(("tests/options/test_run.py",), "schedules|plateau"),

@@ -161,8 +161,9 @@ def beam_search(
         found = _best_continuations(allowed, beams, rules, beam)
         _finish(found, beams, beam, _divisor(written, length_penalty), finished)
         chosen, best_prefix, alive = _extensions(found, beam)
+        # also those without a prefix, whose best is -inf
         is_over = beams.finished_ranks[:, 0] >= best_prefix / bound_divisors
-        (kept,) = ((best_prefix > -np.inf) & ~is_over).nonzero()
+        (kept,) = (~is_over).nonzero()
         if not len(kept):
             break
         parents, tokens = chosen.parents[kept], chosen.tokens[kept]
@@ -232,7 +233,7 @@ def _constrained(
                 number[id(mask)] = len(masks)
                 masks.append(mask)  # which keeps it, so that no other mask gets its id
             chosen.append(number[id(mask)])
-    allowed = torch.stack([pad(mask, (0, vocab_size - len(mask)))[:vocab_size] for mask in masks])
+    allowed = torch.stack([pad(mask, (0, vocab_size - len(mask))) for mask in masks])  # or cut to size
     forbidden = ~allowed.to(scores.device)[torch.tensor(chosen, device=scores.device)]
     return scores.masked_fill(forbidden.view_as(scores), -torch.inf)
 
