@@ -1,10 +1,13 @@
-"""Narrow beams against beam search written down plainly for one sentence; and limits on the length of outputs."""
+"""Narrow beams against beam search written plainly for one sentence; and limits on the length of outputs."""
+
+from itertools import zip_longest
 
 import pytest
 import torch
 from tests.decoding.test_beam import LETTERS, WORDS, Markov
 
 from permalign.decoding.beam import beam_search
+from permalign.decoding.glossary import GlossaryConstraint
 from permalign.decoding.output_constraint import RuleConstraint
 from permalign.text.codec import END_ID
 
@@ -35,6 +38,51 @@ def test_a_narrow_beam_is_the_textbooks(seed, beam):
         (words, score), *_ = plain_beam_search(model.table[sentence], longest, beam)
         assert hypotheses[0].tokens == words
         assert hypotheses[0].score == pytest.approx(score)
+
+
+def plain_search_with_requirements(table, longest, beam, constraint):
+    """The score of the best output of one sentence, by dynamic beam allocation."""
+    prefixes, finished = [((), 0.0, constraint.start())], {}
+    while prefixes:
+        scores, progress = {}, {}
+        for words, score, state in prefixes:
+            allowed = constraint.mask(state, longest - len(words), False)
+            for word in filter(allowed.__getitem__, (END_ID, *LETTERS)):
+                scores[words, word] = score + table[words[-1] if words else 0, word].item()
+                after = state if word == END_ID else constraint.advance(state, word)
+                progress[words, word] = constraint.progress(after)
+        best = sorted(scores, key=lambda way: -scores[way])[: 2 * beam]
+        wanted = {(words, word) for words, _, state in prefixes for word in constraint.wanted(state)}
+        ways = sorted({*best, *(wanted & scores.keys())}, key=lambda way: -scores[way])
+        banks = [
+            [way for way in ways if progress[way] == each] for each in sorted(set(progress.values()))[::-1]
+        ]
+        in_turn = [way for turn in zip_longest(*banks) for way in turn if way is not None]
+        finished |= {words: scores[words, word] for words, word in in_turn[:beam] if word == END_ID}
+        states = {words: state for words, _, state in prefixes}
+        prefixes = [
+            ((*words, word), scores[words, word], constraint.advance(states[words], word))
+            for words, word in in_turn
+            if word != END_ID
+        ][:beam]
+        if finished and prefixes and max(finished.values()) >= max(score for _, score, _ in prefixes):
+            break
+    return max(finished.values())
+
+
+@pytest.mark.parametrize("beam", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_narrow_beam_with_required_words_is_the_textbooks(seed, beam):
+    a, b, c = LETTERS
+    outside = len(WORDS)  # a word that only another sentence can write
+    constraint = GlossaryConstraint([[(a, b), (b, b, a)], [(c,), (outside,)]], vocab_size=outside + 1)
+    model, limits = Markov(3, seed), [8, 5, 4]
+    found = beam_search(Markov(3, seed), limits, beam, constraints=[constraint, None, constraint])
+    for sentence in (0, 2):
+        score = plain_search_with_requirements(model.table[sentence], limits[sentence], beam, constraint)
+        (hypothesis,) = found[sentence]
+        assert hypothesis.score == pytest.approx(score)
+        assert hypothesis.score == pytest.approx(model.of_output(sentence, hypothesis.tokens))
 
 
 def constrained(allowed, longest, beam=4):

@@ -427,4 +427,4 @@ def test_stages_leave_steps_for_the_own_objective(tmp_path):
         values = options(data, max_steps=None, max_epochs=1, evaluate_every=2)
         values["training"]["stages"] = [{"steps": steps, "objective": "soft"}]
         with pytest.raises(ConfigError, match=f"its stages take {steps}: no step would train by the model's"):
-            train(values, tmp_path / "run", display=SILENT)
+            train(values, tmp_path / f"run-{steps}", display=SILENT)

@@ -76,6 +76,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "is_over = (beams.finished_ranks[:, 0] > best_prefix / bound_divisors)": (
             "An output that is not better than the finished ones does not replace them."
         ),
+        "np.array([row + [(1)] * (width - len(row)) for row in chosen]),": "What fills up a row is never used.",
+        "ranks = np.where(ends, (scores * divisor), -np.inf)": (
+            "The bound only ends the search early, when nothing better can be found."
+        ),
         "top = scores.flatten(1).topk(min((3) * beam, num_prefixes * vocab_size))": (
             "More continuations are found than are taken."
         ),
@@ -93,6 +97,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "decoding/exact_search.py": {
+        "self._starting: list[list[_Item]] = [[] for _ in range(self._length + (2))]": _ROOM,
         "self._ending: list[list[_Item]] = [[] for _ in range(self._length + (2))]": _ROOM,
         "if (whole and (not self._scores.normal_form)):": (
             "Items that differ only in a rule that no longer matters are found one after the other, the best one first."
