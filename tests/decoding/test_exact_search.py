@@ -7,7 +7,13 @@ import torch
 from tests.models.small import make
 from tests.tasks.test_program_parts import GRAMMARS, is_program
 
-from permalign.decoding.exact_search import ExactSearch, SentenceScores, outside_bounds, search_exactly
+from permalign.decoding.exact_search import (
+    ExactSearch,
+    FoundOutput,
+    SentenceScores,
+    outside_bounds,
+    search_exactly,
+)
 from permalign.structures import SeparablePermutation
 from permalign.tasks.grammar import Grammar, Rule
 from permalign.tasks.program_parts import ProgramParts
@@ -103,6 +109,9 @@ def test_outputs_are_no_longer_than_allowed():
 
 def test_it_stops_when_it_takes_too_many_items():
     assert ExactSearch(random_scores(4, 3, seed=0)).find(1, max_items=3) is None
+    one_word = SentenceScores({}, [{0: 0.0}], [-torch.inf], False)
+    assert ExactSearch(one_word).find(1, max_items=1) == [FoundOutput((0,), 0.0)]
+    assert ExactSearch(one_word).find(1, max_items=0) is None
 
 
 def test_no_completion_is_better_than_its_bound():

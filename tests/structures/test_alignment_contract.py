@@ -198,6 +198,24 @@ class TestSegmentalAlignment(AlignmentContract):
                 )
                 assert covering.item() == pytest.approx(1.0)
 
+    def test_without_lengths_nothing_is_padding(self):
+        alignment = SegmentalAlignment(torch.zeros(2, 3, 5, 3))
+        assert alignment.source_lengths.tolist() == [3, 3]
+        assert alignment.target_lengths.tolist() == [4, 4]
+
+    def test_an_empty_output_is_one_empty_segment_for_every_cell(self):
+        table = self.parameters([(3, 2)], seeded(41))["segment_log_probs"]
+        alignment = SegmentalAlignment(table, **lengths_of([(3, 0)]))
+        torch.testing.assert_close(alignment.log_likelihood(), table[:, :, 0, 0].sum(1))
+
+    @pytest.mark.parametrize("seed", range(10))
+    def test_segments_are_those_of_the_best_alignment(self, seed):
+        alignment = self.build(self.parameters([(4, 5)], seeded(seed)))
+        (segments,) = alignment.segments()
+        cells = alignment.best_alignment().cells[0].tolist()
+        assert [segment.source for segment in segments] == [(0,), (1,), (2,), (3,)]
+        assert [len(segment.target) for segment in segments] == [cells.count(cell) for cell in range(4)]
+
     def test_infeasible_outputs_name_the_longest_segment(self, unchecked):
         with pytest.raises(ValueError, match=r"\b2\b"):
             SegmentalAlignment(torch.zeros(1, 2, 6, 3), **lengths_of([(2, 5)])).log_likelihood()

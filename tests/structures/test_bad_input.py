@@ -164,6 +164,11 @@ class TestMonotone:
         with refuses("emit_logits", shape(3, 4)):
             self.build(emit=torch.zeros(3, 4), words=torch.zeros(3, 4))
 
+    @pytest.mark.parametrize("sizes", [(2, 0, 4), (2, 3, 0)])
+    def test_no_cells_or_no_steps(self, sizes):
+        with refuses("emit_logits", shape(*sizes)):
+            self.build(emit=torch.zeros(sizes), words=torch.zeros(sizes))
+
     def test_dtypes_that_differ(self):
         with refuses("word_log_probs", "float64", "float32"):
             self.build(words=torch.zeros(2, 3, 4, dtype=torch.float64))
@@ -198,6 +203,23 @@ class TestMonotone:
             self.build().segments(torch.zeros(2, 7, dtype=torch.int64))
 
 
+@pytest.mark.parametrize("alignment", ["monotone", "segmental"])
+def test_values_are_checked_unless_that_is_turned_off(alignment, monkeypatch):
+    def build(**options):
+        nan = torch.full((2, 3, 5, 3), torch.nan)
+        if alignment == "segmental":
+            return SegmentalAlignment(nan, **options)
+        return MonotoneAlignment(nan[..., 0], nan[..., 0], **options)
+
+    assert build(validate_args=False)
+    with refuses("NaN"):
+        build()
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", False)
+    assert build()
+    with refuses("NaN"):
+        build(validate_args=True)
+
+
 class TestSegmental:
     def build(self, table=None, source=None, target=None):
         return SegmentalAlignment(
@@ -209,6 +231,11 @@ class TestSegmental:
     def test_the_wrong_number_of_dimensions(self):
         with refuses("segment_log_probs", shape(2, 3, 5)):
             self.build(table=torch.zeros(2, 3, 5))
+
+    @pytest.mark.parametrize("sizes", [(2, 0, 5, 3), (2, 3, 0, 3), (2, 3, 5, 0)])
+    def test_no_cells_no_starts_or_no_sizes(self, sizes):
+        with refuses("segment_log_probs", shape(*sizes)):
+            self.build(table=torch.zeros(sizes))
 
     def test_not_numbers(self):
         with refuses("segment_log_probs", "NaN"):

@@ -8,8 +8,45 @@ _LOG_ZERO = "No score of a possible token is anywhere near LOG_ZERO, and no othe
 _NOTHING = "In a new run there is nothing to remove."
 _PROCESSES = "It matters to several processes only, and these are programs that tests start."
 
+_NO_NODE = "Any negative number stands for no node."
+_SQUARE = "Scores are square."
+_CHECKED = "There is nothing left to check."
+_NO_DRAW = "No draw is equal to a sum of probabilities."
+
 EQUIVALENT: dict[str, dict[str, str]] = {
+    "structures/orders.py": {
+        "super().__init__(torch.Size([batch]), torch.Size([length]), validate_args=(True))": _CHECKED,
+    },
+    "structures/sinkhorn.py": {
+        "length = scores.shape[1]": _SQUARE,
+        'require_finite("scores", scores, inside_square(lengths, scores.shape[(2)]))': _SQUARE,
+        "orders = torch.arange(scores.shape[(2)]).repeat(scores.shape[0], 1)": _SQUARE,
+        "if scores.dim() != 3 or scores.shape[1] != scores.shape[2] or scores.shape[(2)] < 1:": _SQUARE,
+        'lengths = require_lengths("lengths", lengths, "scores", scores, scores.shape[(2)])': _SQUARE,
+        'require_range("lengths", lengths, "scores", scores, scores.shape[(2)])': _SQUARE,
+    },
+    "structures/segmental.py": {
+        "self.segment_log_probs.double(), self.source_lengths, self.target_lengths, validate_args=(True)": _CHECKED,
+        "(cumulative <= uniforms[:, cell, None] * cumulative[:, -1:]).sum(-1).clamp(max=(sizes + 1))": (
+            "All draws are less than one."
+        ),
+        "((cumulative < uniforms[:, cell, None] * cumulative[:, -1:])).sum(-1).clamp(max=sizes - 1)": _NO_DRAW,
+    },
+    "structures/monotone.py": {
+        "validate_args=(True),": _CHECKED,
+        "tokens = list(range(end_cell + (2))) if order is None else order[row].tolist()[:end_cell]": (
+            "No word is emitted after the end cell."
+        ),
+        "emitted = ((share > 0.5) if uniforms is None else uniforms[:, turn] < share) & (step > 0)": (
+            "Of two alignments with the same probability, either is the best."
+        ),
+        "emitted = (share >= 0.5 if uniforms is None else (uniforms[:, turn] <= share)) & (step > 0)": _NO_DRAW,
+        "moved = ~emitted & ((cell >= 0))": "After the first word at the first cell, nothing is recorded.",
+    },
     "structures/kbest.py": {
+        "while (gap >= 0) and (derivations := list(islice(ranked, portion))):": (
+            "If there is no gap, no order that is found later is better."
+        ),
         "portion = min(2 * portion, 256, max(1, 20_000_000 // len(best_order) ** 3))": (
             "The portion decides how many orders are scored at once, and not which order is found."
         ),
@@ -19,17 +56,22 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "shape = (batch, max_length + 1, max_length + (2), max_length + 1)": _ROOM,
         "from_left = rules.new_zeros(batch, max_length + (2), max_length + 1, 2)  # [i, width, parent's rule]": _ROOM,
         "from_left = rules.new_zeros(batch, max_length + 1, max_length + (2), 2)  # [i, width, parent's rule]": _ROOM,
+        "from_left = rules.new_zeros(batch, (max_length - 1), max_length + 1, 2)  # [i, width, parent's rule]": _ROOM,
         "from_right = rules.new_zeros(batch, max_length + 1, max_length + (2))  # [k, width]": _ROOM,
         "stack = torch.zeros((count, max_length + (2), 4), dtype=torch.int64, device=device)": _ROOM,
-        "nodes[:, step] = torch.where(active[:, None], node, -(2))": "Any negative number stands for no node.",
+        "nodes[:, step] = torch.where(active[:, None], node, -(2))": _NO_NODE,
     },
     "kernels/portable/labelled.py": {
         "width = torch.where(active, end - start, (3))": "The width where nothing is open is not used.",
     },
     "kernels/portable/synchronous.py": {
+        "nodes = torch.full((walkers, max_length - 1, 5), -(2), device=device)": _NO_NODE,
         "inside_source = (first - width) <= lengths[:, None]": (
             "Leaves beyond the sentence are parts of no span within it."
         ),
+    },
+    "heads/log_recurrence.py": {
+        "if (2 // distance) < positions:": "The decays of the last round are not read.",
     },
     "heads/ssnt/decoder.py": {
         "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
@@ -102,6 +144,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "if (whole and (not self._scores.normal_form)):": (
             "Items that differ only in a rule that no longer matters are found one after the other, the best one first."
         ),
+        "rule = -(2)  # the rule at the top no longer matters": "Any number that is no rule stands for no rule.",
+        "if (inside < self._best.get(key, -inf)):": "Items that are on the agenda twice are taken once.",
+        "if (outside >= -inf):": "Items that are part of no output come last, and only make others with them.",
+        "if (weight >= inside.get(left + right, -inf)):": "Equal weights are equal.",
         "self._push(position, position + 1, -(2), tokens, effects, weight)": (
             "Any number that is no rule stands for the top of a single token."
         ),

@@ -162,7 +162,7 @@ class ExactSearch:
         for token, weight in self._scores.words[position].items():
             effects = NOTHING if self._parts is None else self._parts.of_token(self._names[token])
             options.append(((token,), effects, weight))
-        return [option for option in options if option[1] and option[2] > -inf]
+        return [option for option in options if option[1]]
 
     def _combine(self, left: _Item, right: _Item) -> None:
         start, end = left.start, right.end

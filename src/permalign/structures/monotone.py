@@ -245,7 +245,6 @@ class MonotoneAlignment:
         for turn in range(cells + steps - 2):
             by_word = (reached + emit)[row, cell, (step - 1).clamp(min=0)]
             by_move = (reached + move)[row, (cell - 1).clamp(min=0), step]
-            by_word = torch.where(step > 0, by_word, -torch.inf)
             by_move = torch.where(cell > 0, by_move, -torch.inf)
             share = torch.sigmoid(
                 by_word - by_move

@@ -196,7 +196,7 @@ class SegmentalAlignment:
         remaining = []  # from the last cell to the first
         for cell in range(cells - 1, -1, -1):
             remaining.append(after)
-            terms = scores[:, cell] + torch.where(end < starts, after[:, end.clamp(max=starts - 1)], LOG_ZERO)
+            terms = scores[:, cell] + after[:, end.clamp(max=starts - 1)]  # LOG_ZERO beyond the output
             after = torch.where((cell < self.source_lengths)[:, None], terms.logsumexp(-1), after)
         return torch.stack(remaining[::-1], dim=1)
 
