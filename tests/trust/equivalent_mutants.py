@@ -9,6 +9,7 @@ _NOTHING = "In a new run there is nothing to remove."
 _PROCESSES = "It matters to several processes only, and these are programs that tests start."
 
 _NO_NODE = "Any negative number stands for no node."
+_COPIES = "A head has copies if and only if it has a gate for them."
 _SQUARE = "Scores are square."
 _CHECKED = "There is nothing left to check."
 _NO_DRAW = "No draw is equal to a sum of probabilities."
@@ -71,12 +72,31 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "heads/log_recurrence.py": {
+        "while (distance <= positions):": "Nothing arrives from before the first position.",
+        "if (2 * distance <= positions):": "The decays of the last round are not read.",
         "if (2 // distance) < positions:": "The decays of the last round are not read.",
     },
+    "heads/attention.py": {
+        "if (head.copy_gate is not None or head.copies is not None):": _COPIES,
+        "log_probs = log_probs.masked_fill((log_probs <= LOG_ZERO / 2), -torch.inf)": _LOG_ZERO,
+        "log_probs = log_probs.masked_fill(log_probs < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
+    },
+    "heads/softmax/additive.py": {
+        "return (product <= least)": "No sum is equal to the bound.",
+    },
+    "heads/ssnt/head.py": {
+        "self.emit_steps = nn.Linear(hidden_size, hidden_size, bias=(True))  # V": (
+            "What it is added to has a bias already."
+        ),
+        "if (self.copy_gate is None and self.copies is None):": _COPIES,
+        "validate_args=(True),": _CHECKED,
+    },
     "heads/ssnt/decoder.py": {
+        "if (head.copy_gate is not None or source.copies is not None):": _COPIES,
         "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
     },
     "heads/segments/head.py": {
+        "log_probs[:, :, END_ID] = segments[:, :, (1), 0]": "Empty segments are the same wherever they begin.",
         "room = max(0, int(order.max()) + (2) - copies.ids.shape[1])": "More padding is added than is read.",
         "room = max(0, (int(order.max()) + 1 + copies.ids.shape[1]))": "More padding is added than is read.",
     },
@@ -111,6 +131,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "heads/segments/decoder.py": {
+        "if (self._softmax.copy_gate is not None or self._copies is not None):": _COPIES,
         "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
     },
     "decoding/beam.py": {

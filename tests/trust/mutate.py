@@ -103,7 +103,10 @@ TESTS = {
         ("tests/heads/test_attention.py", "tests/heads/test_attention_recurrence.py", _COPYING),
         "Attention|recurrence",
     ),
-    "heads/ssnt/head.py": Tests(("tests/heads/ssnt", _COPYING), _HEADS + "(?=.*(ssnt|TestSsnt::))"),
+    "heads/ssnt/head.py": Tests(
+        ("tests/heads/ssnt", "tests/heads/test_alignment_posteriors.py", _COPYING),
+        _HEADS + "(?=.*(ssnt|TestSsnt::))",
+    ),
     "heads/ssnt/decoder.py": Tests(("tests/heads/ssnt", _COPYING), _HEADS + "(?=.*(ssnt|TestSsnt::))"),
     "heads/segments/head.py": Tests(
         ("tests/heads/segments", _COPYING), _HEADS + "(?=.*(segments|TestSegments::))"

@@ -16,6 +16,7 @@ from tests.heads.segmental_contract import SegmentalContract, small_head
 from tests.structures.contract import seeded
 
 from permalign import SeparablePermutation
+from permalign.errors import UsageError
 from permalign.heads.segments import SegmentsHead
 from permalign.heads.ssnt import SsntHead
 from permalign.kernels.layout import split_count
@@ -272,6 +273,36 @@ def test_heads_that_read_the_whole_sentence_have_no_sum_over_orders():
     with pytest.raises(ValueError, match="SsntHead reads the whole reordered sentence"):
         head.log_likelihood_over_orders(orders_of(2), *pair)
     assert head.derivations_over_orders(orders_of(2), *pair) is None
+
+
+def test_the_words_of_a_token_are_the_outputs_of_a_sentence_of_one_token():
+    head = small_head(SegmentsHead, max_segment_length=1)
+    states, lengths = random_sentences([3, 2])
+    log_probs = head.word_log_probs(states, lengths)
+    for sentence, length in enumerate(lengths.tolist()):
+        for token in range(length):
+            alone = states[sentence, token].expand(1, 1, -1), torch.tensor([1])
+            for word in (4, 5):
+                written = head.log_likelihood(*alone, torch.tensor([[word]]), torch.tensor([1]))
+                torch.testing.assert_close(log_probs[sentence, token, word], written[0])
+            nothing = head.log_likelihood(*alone, torch.zeros(1, 1, dtype=torch.int64), torch.tensor([0]))
+            torch.testing.assert_close(log_probs[sentence, token, END_ID], nothing[0])
+            assert (log_probs[sentence, token, [PADDING_ID, BEGIN_ID]] == -torch.inf).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_segment_length": 2}, {"history": "output"}, {"max_phrase_length": 2}, {"copy_mechanism": True}],
+)
+def test_only_words_that_are_written_by_themselves_have_probabilities(options):
+    head = small_head(SegmentsHead, **{"max_segment_length": 1} | options)
+    with pytest.raises(UsageError, match="every source token writes at most one word by itself"):
+        head.word_log_probs(*random_sentences([2]))
+
+
+def test_an_encoder_and_phrases_exclude_each_other():
+    with pytest.raises(ValueError, match="max_phrase_length is 2, but the head has an encoder"):
+        small_head(SegmentsHead, encoder=torch.nn.Identity(), max_phrase_length=2)
 
 
 def test_attention_and_phrases_exclude_each_other():
