@@ -142,5 +142,7 @@ def test_phrases_copy_nothing():
     for tree in trees:
         cells, leaves = head.leaf_states(states, [tree])
         copies = head.leaf_copies(source, [tree])
+        written = [source.ids[0, start] if end - start == 1 else PADDING_ID for start, end in tree.leaves]
+        assert copies.ids.tolist() == [written]
         found = head.with_copies(copies).decoder(cells, leaves).scores()[0]
         assert (found.shape[0] > OWN_WORD and found[OWN_WORD].isfinite()) == (len(tree.leaves) == 2)

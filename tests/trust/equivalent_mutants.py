@@ -81,6 +81,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "log_probs = log_probs.masked_fill((log_probs <= LOG_ZERO / 2), -torch.inf)": _LOG_ZERO,
         "log_probs = log_probs.masked_fill(log_probs < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
     },
+    "heads/input_feeding.py": {
+        "self.keys = nn.Linear(source_size, hidden_size, bias=(True))  # W_a": "It adds the same to all scores of a step.",
+    },
     "heads/softmax/additive.py": {
         "return (product <= least)": "No sum is equal to the bound.",
     },
@@ -92,11 +95,15 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "validate_args=(True),": _CHECKED,
     },
     "heads/ssnt/decoder.py": {
+        "return scores.masked_fill_((scores <= LOG_ZERO / 2), -torch.inf)": _LOG_ZERO,
         "if (head.copy_gate is not None or source.copies is not None):": _COPIES,
         "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
     },
     "heads/segments/head.py": {
         "log_probs[:, :, END_ID] = segments[:, :, (1), 0]": "Empty segments are the same wherever they begin.",
+        "if (count >= 1):": "Trees after the first are cut off.",
+        "generator = torch.Generator().manual_seed((1))": "Other samples are as good.",
+        "room = max((1), int(order.max()) + 1 - copies.ids.shape[1])": "More padding is added than is read.",
         "room = max(0, int(order.max()) + (2) - copies.ids.shape[1])": "More padding is added than is read.",
         "room = max(0, (int(order.max()) + 1 + copies.ids.shape[1]))": "More padding is added than is read.",
     },
@@ -131,6 +138,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "heads/segments/decoder.py": {
+        "return scores.masked_fill_((scores <= LOG_ZERO / 2), -torch.inf)": _LOG_ZERO,
         "if (self._softmax.copy_gate is not None or self._copies is not None):": _COPIES,
         "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
     },

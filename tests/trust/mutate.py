@@ -100,8 +100,14 @@ TESTS = {
     ),
     "heads/attention.py": Tests(("tests/heads/test_attention.py", _COPYING), "Attention"),
     "heads/input_feeding.py": Tests(
-        ("tests/heads/test_attention.py", "tests/heads/test_attention_recurrence.py", _COPYING),
-        "Attention|recurrence",
+        (
+            "tests/heads/test_attention.py",
+            "tests/heads/test_attention_recurrence.py",
+            "tests/heads/segments",
+            "tests/heads/ssnt",
+            _COPYING,
+        ),
+        r"(test_attention|test_copying).*(Attention|recurrence)|TestInputFeeding::",
     ),
     "heads/ssnt/head.py": Tests(
         ("tests/heads/ssnt", "tests/heads/test_alignment_posteriors.py", _COPYING),
@@ -109,7 +115,7 @@ TESTS = {
     ),
     "heads/ssnt/decoder.py": Tests(("tests/heads/ssnt", _COPYING), _HEADS + "(?=.*(ssnt|TestSsnt::))"),
     "heads/segments/head.py": Tests(
-        ("tests/heads/segments", _COPYING), _HEADS + "(?=.*(segments|TestSegments::))"
+        ("tests/heads/segments", _COPYING), _HEADS + "(?=.*(segments|TestSegments::|phrases_copy))"
     ),
     "heads/segments/decoder.py": Tests(
         ("tests/heads/segments", _COPYING), _HEADS + "(?=.*(segments|TestSegments::))"

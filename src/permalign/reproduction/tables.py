@@ -460,8 +460,8 @@ def table4() -> Table:
             "the test set, outputs are decoded with a beam of five, and their log-probabilities are divided by their "
             "length; this was chosen on the development set, and is the same for all systems.",
             "In the rows with attention, output states attend to the source, as those of Seq2Seq do. Those of SSNT, "
-            "Local Reordering and ReMoto do not, as in the paper. All attention is scaled (`scaled_attention: true`) and "
-            "fed to the next step (`input_feeding: true`).",
+            "Local Reordering and ReMoto do not, as in the paper. All attention is scaled (`scaled_attention: true`) "
+            "and fed to the next step (`input_feeding: true`).",
             "In SSNT, Local Reordering and ReMoto, every word is written at the cell of a source word, and the end "
             "cell only ends the output (`words_at_end_cell: false`). ReMoto begins with orders close to the source "
             "order (`initial_inversion_rate: 0.05`).",

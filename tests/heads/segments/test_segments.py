@@ -217,8 +217,8 @@ def test_in_one_order_tokens_write_by_themselves():
 @torch.no_grad()
 def test_trees_with_phrases_before_any_output():
     """The first tree is the best, the others differ, and their leaves are read as cells."""
-    head, (states, lengths) = small_head(SegmentsHead, max_phrase_length=2), random_sentences([4, 2])
-    distribution = orders_of(4, batch=2)
+    head, (states, lengths) = small_head(SegmentsHead, max_phrase_length=2), random_sentences([5, 2])
+    distribution = orders_of(5, batch=2)
     distribution = SeparablePermutation(distribution.scores, lengths)
     ranked = head.phrase_derivations(distribution, states, lengths, 4)
     assert [len(trees) for trees in ranked] == [4, 3]  # two tokens: straight, inverted, a phrase
@@ -227,6 +227,10 @@ def test_trees_with_phrases_before_any_output():
         assert trees[0].log_prob == max(tree.log_prob for tree in trees)
     again = head.phrase_derivations(distribution, states, lengths, 4)
     assert again == ranked
+    for count in (1, 2):
+        fewer = head.phrase_derivations(distribution, states, lengths, count)
+        assert [len(trees) for trees in fewer] == [count, count]
+        assert [trees[0] for trees in fewer] == [trees[0] for trees in ranked]
     read, leaves = head.leaf_states(states, [trees[0] for trees in ranked])
     phrases, _ = head.phrases(states)
     for row, trees in enumerate(ranked):
