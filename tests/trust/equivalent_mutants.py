@@ -7,7 +7,7 @@ _ROOM = "The chart has more room than is read or written."
 _LOG_ZERO = "No score of a possible token is anywhere near LOG_ZERO, and no other is far from it."
 _NOTHING = "In a new run there is nothing to remove."
 _PROCESSES = "It matters to several processes only, and these are programs that tests start."
-
+_ZEROS = "Zeros are added, for the sake of their gradients."
 _NO_NODE = "Any negative number stands for no node."
 _COPIES = "A head has copies if and only if it has a gate for them."
 _SQUARE = "Scores are square."
@@ -63,6 +63,13 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "nodes[:, step] = torch.where(active[:, None], node, -(2))": _NO_NODE,
     },
     "kernels/portable/labelled.py": {
+        "return (attached_zeros(splits) - rules[:0].sum())": _ZEROS,
+        "cell = (masked_tokens(tokens, lengths) - _attached_zeros(splits, rules)[:, None, None])": _ZEROS,
+        "token_scores = (masked_tokens(tokens, lengths) - _attached_zeros(splits, rules)[:, None, None])": _ZEROS,
+        "left, right = (tokens.new_zeros(batch, max_length + 1, max_length + (2), labels) for _ in range(2))": _ROOM,
+        "shape = (batch, max_length + 1, max_length + (2), max_length + 1, labels)": _ROOM,
+        "from_left, from_right = (top.new_zeros(batch, max_length + 1, max_length + (2), labels) "
+        "for _ in range(2))": _ROOM,
         "width = torch.where(active, end - start, (3))": "The width where nothing is open is not used.",
     },
     "kernels/portable/synchronous.py": {
@@ -82,7 +89,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "log_probs = log_probs.masked_fill(log_probs < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
     },
     "heads/input_feeding.py": {
-        "self.keys = nn.Linear(source_size, hidden_size, bias=(True))  # W_a": "It adds the same to all scores of a step.",
+        "self.keys = nn.Linear(source_size, hidden_size, bias=(True))  # W_a": (
+            "It adds the same to all scores of a step."
+        ),
     },
     "heads/softmax/additive.py": {
         "return (product <= least)": "No sum is equal to the bound.",
@@ -138,6 +147,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
     },
     "heads/segments/decoder.py": {
+        "if (longest >= 1):": "With one word, nothing is appended.",
         "return scores.masked_fill_((scores <= LOG_ZERO / 2), -torch.inf)": _LOG_ZERO,
         "if (self._softmax.copy_gate is not None or self._copies is not None):": _COPIES,
         "return scores.masked_fill_(scores < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
