@@ -111,6 +111,14 @@ class OrderContract(Contract):
         assert distribution.support.check(distribution.sample((3,))).all()
         assert not distribution.support.check(torch.tensor([[1, 3, 0, 2], [0, 0, 1, 2]])).any()
 
+    def test_sampling_frequencies_of_longer_sentences(self):
+        distribution = self.build(self.parameters([6, 1, 5], seeded(76)))
+        samples = distribution.sample((20_000,), generator=seeded(77))
+        drawn = torch.nn.functional.one_hot(samples, 6).double().mean(0)  # (batch, position, token)
+        torch.testing.assert_close(drawn, distribution.expected_matrix(), atol=0.02, rtol=0)
+        single = self.build(self.parameters([1, 1], seeded(78)))
+        assert single.sample((3,)).tolist() == [[[0], [0]]] * 3
+
     @pytest.mark.parametrize("length", [1, 3, 5])
     def test_the_support_has_all_the_probability(self, length):
         distribution = self.build(self.parameters([length, length], seeded(33)))

@@ -8,6 +8,8 @@ _LOG_ZERO = "No score of a possible token is anywhere near LOG_ZERO, and no othe
 _NOTHING = "In a new run there is nothing to remove."
 _PROCESSES = "It matters to several processes only, and these are programs that tests start."
 _ZEROS = "Zeros are added, for the sake of their gradients."
+_NO_SPAN = "What is read where no span is open, or beyond it, is not used."
+_BAND = "Cells without weight are computed that could be skipped."
 _NO_NODE = "Any negative number stands for no node."
 _COPIES = "A head has copies if and only if it has a gate for them."
 _SQUARE = "Scores are square."
@@ -64,15 +66,25 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "kernels/portable/labelled.py": {
         "return (attached_zeros(splits) - rules[:0].sum())": _ZEROS,
+        "nodes = torch.full((count, max_length - 1, 5), -(2), device=device)": _NO_NODE,
+        "leaves = torch.full((count, max_length), -(2), device=device)": _NO_NODE,
+        "nodes[:, step] = torch.where(active[:, None], node, -(2))": _NO_NODE,
+        "stack = torch.zeros((count, max_length + (2), 4), dtype=torch.int64, device=device)": _ROOM,
+        "torch.where(active, start, (1)),": _NO_SPAN,
+        "torch.where(active, end, (3)),": _NO_SPAN,
+        "of_right = right[row[:, None], end[:, None], (width[:, None] - inner).clamp(min=(1))]": _NO_SPAN,
         "cell = (masked_tokens(tokens, lengths) - _attached_zeros(splits, rules)[:, None, None])": _ZEROS,
         "token_scores = (masked_tokens(tokens, lengths) - _attached_zeros(splits, rules)[:, None, None])": _ZEROS,
         "left, right = (tokens.new_zeros(batch, max_length + 1, max_length + (2), labels) for _ in range(2))": _ROOM,
         "shape = (batch, max_length + 1, max_length + (2), max_length + 1, labels)": _ROOM,
         "from_left, from_right = (top.new_zeros(batch, max_length + 1, max_length + (2), labels) "
         "for _ in range(2))": _ROOM,
-        "width = torch.where(active, end - start, (3))": "The width where nothing is open is not used.",
+        "width = torch.where(active, end - start, (3))": _NO_SPAN,
     },
     "kernels/portable/synchronous.py": {
+        "return (root.to(scores.dtype) - attached_zeros(mask_padding(scores, lengths))), chart": _ZEROS,
+        "(segments.shape[3] + 1),": _BAND,
+        "fewest = (target_lengths - ((lengths + width)) * max_segment_length)[:, None, None]": _BAND,
         "nodes = torch.full((walkers, max_length - 1, 5), -(2), device=device)": _NO_NODE,
         "inside_source = (first - width) <= lengths[:, None]": (
             "Leaves beyond the sentence are parts of no span within it."

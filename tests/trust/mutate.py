@@ -46,7 +46,10 @@ KILLED, SURVIVED = "killed", "SURVIVED"
 NOT_IMPORTED = 3
 """The exit status of a process in which no test has imported the function that a mutant changes."""
 
-_KERNELS = r"(closed_form|equal_the_twin|padding|frequencies|follow_the_generator).*portable"
+_KERNELS = (
+    r"(closed_form|equal_the_twin|padding|frequencies|follow_the_generator|sampled_derivations|relaxed_samples_are|"
+    r"pass_gradients).*portable"
+)
 _ORDERS = "tests/structures/test_orders.py"
 _COPYING = "tests/heads/test_copying.py"
 _HEADS = r"^(?!.*(TestTwo|TestLast|test_long|long_prefix|float32))"

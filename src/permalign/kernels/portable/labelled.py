@@ -298,7 +298,7 @@ def walk(
         allowed = inner < width[:, None]
         of_left = left[row[:, None], start[:, None], inner]  # (walker, split, K)
         of_right = right[row[:, None], end[:, None], (width[:, None] - inner).clamp(min=0)]
-        of_split = scores[row[:, None], _split_indices(max_length, start, width, inner, scores.shape[1])]
+        of_split = scores[row[:, None], _split_indices(max_length, start, width, inner)]
         weights = of_split[..., None, None] + of_left[:, :, None, :, None] + of_right[:, :, None, None]
         weights = (weights + by_parent[label][:, None]).masked_fill(
             ~allowed[..., None, None, None], -torch.inf
@@ -331,11 +331,11 @@ def walk(
     )
 
 
-def _split_indices(max_length: int, start: Tensor, width: Tensor, inner: Tensor, count: int) -> Tensor:
+def _split_indices(max_length: int, start: Tensor, width: Tensor, inner: Tensor) -> Tensor:
     """The indices of spans' splits in the packed layout; arbitrary (but valid) ones beyond a span's width."""
     narrower = width - 2
     offset = max_length * narrower * (width - 1) // 2 - narrower * (width - 1) * (2 * width - 3) // 6
-    return (offset + start * (width - 1))[:, None].add(inner - 1).clamp(max=count - 1)
+    return (offset + start * (width - 1))[:, None].add(inner - 1)
 
 
 def gumbel_options(
