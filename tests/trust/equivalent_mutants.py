@@ -56,6 +56,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "ranked, portion = islice(ranked, limit), (2)": "So does the first portion.",
     },
     "kernels/portable/separable.py": {
+        "left = scores.new_zeros(batch, max_length + 1, max_length + (2), 2)": _ROOM,
+        "left = scores.new_zeros(batch, max_length + (2), max_length + 1, 2)": _ROOM,
+        "left = scores.new_zeros(batch, (max_length - 1), max_length + 1, 2)": _ROOM,
+        "right = scores.new_zeros(batch, max_length + 1, max_length + (2))": _ROOM,
+        "for width in range(2, max_length + (2)):": "There are no spans that are wider than the sentence.",
         "shape = (batch, max_length + 1, max_length + (2), max_length + 1)": _ROOM,
         "from_left = rules.new_zeros(batch, max_length + (2), max_length + 1, 2)  # [i, width, parent's rule]": _ROOM,
         "from_left = rules.new_zeros(batch, max_length + 1, max_length + (2), 2)  # [i, width, parent's rule]": _ROOM,
@@ -82,6 +87,26 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "width = torch.where(active, end - start, (3))": _NO_SPAN,
     },
     "kernels/portable/synchronous.py": {
+        "lost = (product.detach() <= torch.finfo(product.dtype).tiny ** 0.6)": "No sum is equal to the bound.",
+        "fenceposts = product.shape[-(2)]": _SQUARE,
+        "fenceposts = self.totals.shape[-(2)]": _SQUARE,
+        "if indices[(1)].numel():": "All axes have as many indices.",
+        "nodes = torch.full((walkers, (max_length + 1), 5), -1, device=device)": _ROOM,
+        "nodes, torch.full_like(orders, -(2)), orders, torch.zeros_like(orders), torch.zeros_like(orders)": _NO_NODE,
+        "for token in range(int(((end + start)).max()) if len(at) else 0):": "No leaf has more tokens.",
+        "for token in range(int((end - start).max()) if len(at) else (1)):": "There is no leaf.",
+        "stack = torch.zeros((count, max_length + (3), 6), dtype=torch.int64, device=device)": _ROOM,
+        "table = cells[0].new_full((batch, max_length + 1, max_length + (2), *rest), elsewhere)": _ROOM,
+        "table = scores.new_full((batch, max_length + 1, max_length + 1, max(max_length - 1, 1), 2), LOG_ZERO)": _ROOM,
+        "middle = (start[:, None] + 1 + inner).clamp(max=self.totals.shape[(2)] - 1)  # (walkers, inner)": _SQUARE,
+        "middle = (start[:, None] + 1 + inner).clamp(max=self.totals.shape[1] - (2))  # (walkers, inner)": _NO_SPAN,
+        "rule, free = torch.where(is_leaf, LEAF, chosen // fenceposts % 2), torch.full_like(chosen, -(2))": _NO_NODE,
+        "roots = torch.where(target_lengths <= lengths * max_segment_length, -1, -(3))": (
+            "Any number below -1 stands for no root."
+        ),
+        "roots = roots.expand((2) if uniforms is None else uniforms.shape[0], -1)": (
+            "The second derivation is that of the first, and is not read."
+        ),
         "return (root.to(scores.dtype) - attached_zeros(mask_padding(scores, lengths))), chart": _ZEROS,
         "(segments.shape[3] + 1),": _BAND,
         "fewest = (target_lengths - ((lengths + width)) * max_segment_length)[:, None, None]": _BAND,
