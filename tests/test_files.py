@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -53,6 +54,19 @@ def test_a_lock_is_held_once_and_released(tmp_path):
             pytest.fail("the lock was held twice")
     with exclusive_lock(path):
         pass
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_lock_in_a_folder_that_is_read_only_says_what_to_do(tmp_path, monkeypatch, number):
+    def acquire(lock):
+        raise OSError(number, "it is forbidden", str(tmp_path / "lock"))
+
+    monkeypatch.setattr("filelock.FileLock.acquire", acquire)
+    message = (
+        r"lock: cannot be written \(it is forbidden\). Change the permissions of its folder, or use a copy"
+    )
+    with pytest.raises(DataError, match=message), exclusive_lock(tmp_path / "lock"):
+        pytest.fail("nothing is locked")
 
 
 def test_a_killed_process_releases_its_lock_and_names_itself_before(tmp_path):

@@ -24,6 +24,7 @@ CHECKSUMS = "checksums.json"
 """The file that holds the checksums of the other files of its folder."""
 
 _LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class LockedError(PermalignError):
@@ -255,6 +256,7 @@ def exclusive_lock(
 
     Raises:
         LockedError: another process holds the lock, and ``wait`` is false.
+        DataError: the lock file cannot be written.
     """
     from filelock import FileLock, Timeout
 
@@ -266,6 +268,11 @@ def exclusive_lock(
         holder = _read_holder(path) or "another one"
         raise LockedError(f"{busy or f'{path} is locked'} by process {holder}. {advice}".rstrip()) from None
     except OSError as error:
+        if error.errno in _READ_ONLY:
+            raise DataError(
+                f"cannot be written ({error.strerror}). Change the permissions of its folder, or use a copy of it.",
+                path,
+            ) from error
         if error.errno not in _LOCKS_UNSUPPORTED:
             raise
     try:

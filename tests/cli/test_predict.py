@@ -257,4 +257,7 @@ def test_predictions_that_cannot_be_written_are_reported_before_anything_is_eval
     with pytest.raises(SystemExit) as end:
         app(command, prog_name="permalign")
     assert end.value.code == 1
-    assert "Not a directory" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"permalign: {blocked / 'folder'}: cannot be written to (Not a directory). Choose a folder for the "
+        "predictions with --output.\n"
+    )

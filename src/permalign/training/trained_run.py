@@ -255,11 +255,21 @@ class TrainedRun:
         return replace(report, notes=(*report.notes, *self._seen_in_training(split)))
 
     def require_writable(self, folder: Path | None = None) -> None:
-        """Require that predictions can be written, which an `OSError` tells before anything is evaluated."""
+        """Require, before anything is evaluated, that predictions can be written.
+
+        Raises:
+            DataError: they cannot.
+        """
         folder = folder or self.predictions_folder
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise DataError(
+                f"cannot be written to ({error.strerror}). Choose a folder for the predictions with --output.",
+                folder,
+            ) from error
 
     def write(
         self, split: str, decoding: DecodingSettings, report: Report, folder: Path | None = None
