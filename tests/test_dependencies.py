@@ -6,7 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -146,3 +146,22 @@ def test_other_versions_train_predict_and_serve(environment, tmp_path, versions)
         "print(application(find_runs([Path('run')]), Limits()))"
     )
     assert run(python, "-c", program)
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "home", "extra"),
+    [
+        ("permalign", "load_model", "permalign.models.build_model", "models"),
+        ("permalign.training", "train", "permalign.training.launch", "training"),
+    ],
+)
+def test_an_import_without_its_extra_names_it(package, name, home, extra, monkeypatch):
+    def find(module):
+        assert module == home
+        raise ModuleNotFoundError("No module named 'missing'", name="missing.part")
+
+    public = import_module(package)
+    monkeypatch.setattr(public, "import_module", find)
+    message = rf'^{package}\.{name} needs missing: pip install "permalign\[{extra}\]"$'
+    with pytest.raises(ImportError, match=message):
+        getattr(public, name)

@@ -27,4 +27,12 @@ _MODULES = {
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'permalign.training' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    try:
+        return getattr(import_module(_MODULES[name]), name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing == "permalign":
+            raise
+        raise ImportError(
+            f'permalign.training.{name} needs {missing}: pip install "permalign[training]"'
+        ) from error
