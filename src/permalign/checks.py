@@ -146,24 +146,33 @@ LARGEST_SCORE = 1e12
 """Scores above this leave no digits for the differences between derivations."""
 
 
-def require_scores(name: str, tensor: Tensor, valid: Tensor) -> None:
+def require_scores(
+    name: str,
+    tensor: Tensor,
+    valid: Tensor,
+    advice: str = "To choose an option, forbid the others by a large negative number.",
+) -> None:
     """Require finite scores of at most `LARGEST_SCORE` wherever ``valid`` is true; any negative one is allowed."""
     require_finite(name, tensor, valid)
     bad = (tensor > LARGEST_SCORE) & _over_trailing_axes(valid, tensor)
     if bool(bad.any()):
         raise ValueError(
             f"{name} {shape_of(tensor)} must be at most {LARGEST_SCORE:g}, but {_first_of(bad, name, tensor)}, beside "
-            "which all other scores are lost. To choose an option, forbid the others by a large negative number."
+            f"which all other scores are lost. {advice}"
         )
 
 
-def require_no_nan_or_plus(name: str, tensor: Tensor, valid: Tensor) -> None:
-    """Require log-probabilities wherever ``valid`` is true: -inf is allowed, NaN and +inf are not."""
-    bad = (torch.isnan(tensor) | (tensor == torch.inf)) & valid
+def require_log_probs(name: str, tensor: Tensor, valid: Tensor) -> None:
+    """Require log-probabilities wherever ``valid`` is true: -inf is allowed, NaN and what is too large are not.
+
+    They may be positive, as those of densities and unnormalised weights are, but at most `LARGEST_SCORE`.
+    """
+    bad = (torch.isnan(tensor) | (tensor > LARGEST_SCORE)) & valid
     if bool(bad.any()):
         raise ValueError(
-            f"{name} {shape_of(tensor)} must be log-probabilities, without NaN or +inf (-inf is allowed), but "
-            f"{_first_of(bad, name, tensor)}. Look for an earlier division or logarithm."
+            f"{name} {shape_of(tensor)} must be log-probabilities, without NaN, +inf or numbers above "
+            f"{LARGEST_SCORE:g} (-inf is allowed), but {_first_of(bad, name, tensor)}. Look for an earlier division "
+            "or logarithm."
         )
 
 

@@ -66,7 +66,7 @@ class SinkhornReorderer(Reorderer):
             return Reordering(take_order(states, order), matrix=matrix_of_order(order, states), order=order)
         if self.training:
             scores = scores + gumbel_noise(scores)
-        matrix = sinkhorn_matrix(scores / self.temperature, lengths, self.num_iterations)
+        matrix = sinkhorn_matrix(scores / self.temperature, lengths, self.num_iterations, validate_args=False)
         return Reordering(matrix @ states, matrix=matrix)
 
     def scores(

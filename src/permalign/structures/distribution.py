@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from permalign.checks import require_floats, require_no_nan_or_plus, sample_count, shape_of
+from permalign.checks import require_floats, require_log_probs, sample_count, shape_of
 from permalign.kernels.layout import inside_square, valid_splits
 from permalign.notebooks import ShownInNotebooks
 from permalign.shapes import Float, Int
@@ -172,7 +172,7 @@ class OrderDistribution(ShownInNotebooks, Orders, ABC):
                 f"emissions has shape {shape_of(emissions)}, but must be {expected}: (batch, token, position)."
             )
         if self._validate_args:
-            require_no_nan_or_plus("emissions", emissions, inside_square(self.lengths, self.length))
+            require_log_probs("emissions", emissions, inside_square(self.lengths, self.length))
         total = self._tagging_inside(emissions.clamp(min=LOG_ZERO))
         log_partition = self.log_partition()
         if is_too_large(log_partition):

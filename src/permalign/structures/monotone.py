@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, pad
 
 from permalign.checks import (
-    require_finite,
     require_floats,
     require_lengths,
-    require_no_nan_or_plus,
+    require_log_probs,
     require_order_of_cells,
     require_range,
+    require_scores,
     sample_count,
     shape_of,
 )
@@ -94,8 +94,10 @@ class MonotoneAlignment:
                 "source_lengths", self.source_lengths, "emit_logits", emit_logits, cells, what="cells"
             )
             require_range("target_lengths", self.target_lengths, "emit_logits", emit_logits, steps)
-            require_finite("emit_logits", emit_logits, self._present())
-            require_no_nan_or_plus("word_log_probs", word_log_probs, self._present())
+            require_scores(
+                "emit_logits", emit_logits, self._present(), "A logit of 100 already means certainty."
+            )
+            require_log_probs("word_log_probs", word_log_probs, self._present())
 
     def log_likelihood(self) -> Float[Tensor, " batch"]:
         """The log-probability of the output, summed over all alignments."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from permalign.checks import (
     require_floats,
     require_lengths,
-    require_no_nan_or_plus,
+    require_log_probs,
     require_order_of_cells,
     require_range,
     sample_count,
@@ -72,7 +72,7 @@ class SegmentalAlignment:
             require_range(
                 "target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, minimum=0
             )
-            require_no_nan_or_plus(name, segment_log_probs, self._possible())
+            require_log_probs(name, segment_log_probs, self._possible())
             self._require_room()
 
     def log_likelihood(self) -> Float[Tensor, " batch"]:

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from permalign.checks import (
-    require_finite,
     require_floats,
     require_lengths,
     require_range,
+    require_scores,
     shape_of,
 )
 from permalign.errors import PermalignError
@@ -19,6 +19,7 @@ def sinkhorn_matrix(
     scores: Float[Tensor, "batch position token"],
     lengths: Int[Tensor, " batch"] | None = None,
     iterations: int = 32,
+    validate_args: bool | None = None,
 ) -> Float[Tensor, "batch position token"]:
     """A matrix whose rows and columns (nearly) sum to one, by normalising them in turn in log space. O(iterations n^2).
 
@@ -32,6 +33,7 @@ def sinkhorn_matrix(
         scores: how well each token suits each position, already divided by a temperature if there is one.
         lengths: the lengths of the sentences; None means n for all.
         iterations: the number of iterations.
+        validate_args: whether to check the values of the scores; None means torch's default.
 
     >>> sinkhorn_matrix(torch.tensor([[[3.0, 1.0], [1.0, 3.0]]]).log())
     tensor([[[0.7500, 0.2500],
@@ -42,6 +44,8 @@ def sinkhorn_matrix(
         raise ValueError(f"iterations is {iterations}, but must be at least 1. The paper uses 32.")
     length = scores.shape[1]
     inside = inside_square(lengths, length)
+    if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
+        require_scores("scores", scores, inside)
     diagonal = torch.eye(length, dtype=torch.bool, device=scores.device)
     logs = scores.masked_fill(~inside, -torch.inf).masked_fill(~inside & diagonal, 0.0)
     for _ in range(iterations):
@@ -69,7 +73,7 @@ def best_matching(
     except ImportError:
         raise PermalignError('The best matching needs SciPy: pip install "permalign[models]".') from None
     lengths = _require_square(scores, lengths)
-    require_finite("scores", scores, inside_square(lengths, scores.shape[1]))
+    require_scores("scores", scores, inside_square(lengths, scores.shape[1]))
     orders = torch.arange(scores.shape[1]).repeat(scores.shape[0], 1)
     for row, length in enumerate(lengths.tolist()):
         square = scores[row, :length, :length].detach().double().cpu().numpy()

@@ -12,7 +12,7 @@ from permalign import kernels
 from permalign.checks import (
     require_floats,
     require_lengths,
-    require_no_nan_or_plus,
+    require_log_probs,
     require_range,
     require_scores,
     sample_count,
@@ -148,7 +148,7 @@ class SynchronousPermutation:
                 "target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, minimum=0
             )
             require_scores("split_scores", split_scores, valid_splits(length, lengths))
-            require_no_nan_or_plus(name, segment_log_probs, self._possible())
+            require_log_probs(name, segment_log_probs, self._possible())
             if phrase_scores is not None:
                 inside = self._possible()[:, length:, 0, 0]
                 require_scores("phrase_scores", phrase_scores, inside)
