@@ -13,9 +13,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from permalign.errors import DataError, PermalignError
+from permalign.errors import DataError, PermalignError, excerpt
 
 PARTIAL = ".partial"
 """The names of files and folders that are still being written end in this."""
@@ -156,14 +156,19 @@ def read_checksums(folder: Path) -> dict[str, str]:
         DamagedFileError: the record cannot be read.
     """
     path = folder / CHECKSUMS
+    if not os.path.lexists(path):
+        return {}
     try:
-        checksums = json.loads(path.read_text(encoding="utf-8"))["sha256"]
-    except FileNotFoundError:
+        checksums = json.loads(path.read_text(encoding="utf-8"))["sha256"] if path.is_file() else None
+    except FileNotFoundError:  # another process has just removed it, as `mirror_folder` does
         return {}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         checksums = None
     if not isinstance(checksums, dict) or not all(isinstance(value, str) for value in checksums.values()):
         raise DamagedFileError("does not hold checksums", path, path)
+    for name in checksums:
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise DamagedFileError(f"names the file {excerpt(name)} of another folder", path, path)
     return checksums
 
 
@@ -220,7 +225,9 @@ def _find_damaged(folder: Path, recorded: dict[str, str], names: list[str] | Non
 
 
 def _checksum(path: Path) -> str | None:
-    """The SHA-256 checksum of a file; None if it cannot be read."""
+    """The SHA-256 checksum of a file; None if it cannot be read, or is a device, which may have no end."""
+    if not path.is_file():
+        return None
     try:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 
 from permalign.errors import PermalignError
 from permalign.evaluation.prediction_files import read_predictions
+from permalign.files import read_checksums
+from permalign.models.saving import read_kind
 from permalign.options.run import RunOptions
 from permalign.tasks.expressions import read_infix
 from permalign.tasks.file_readers import read_table, read_text
 from permalign.tasks.geoquery.funql import read_funql
 from permalign.tasks.program import read_bracketed
+from permalign.tasks.record_files import read_records
 from permalign.tensor_files import read_shapes, read_tensors
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_experiment
+from permalign.training.run_summary import read_curves, read_facts, summarise
 from permalign.yaml_files import parse_yaml
 
 REFUSED = (PermalignError, ValueError)
@@ -27,6 +31,7 @@ SCRAPS = [
     b"- ", b"? ", b"1e999", b"-0", b"9" * 400, b"NaN", b"null", b"model", b"training", b"task", b"seed", b"extends",
     b"../../../etc/passwd", b"/dev/zero", b"source", b"target", b"output", b"id", b"correct", b"score", b"tokens",
     b"answer(", b"state(", b"stateid('", b"+", b"*", b"__metadata__", b"data_offsets", b"shape", b"dtype", b"F32",
+    b"step", b"kind", b"dev", b"format", b"permalign model", b"version", b"options", b"members", b"plugins", b"sha256",
     b"\x08\0\0\0\0\0\0\0", b"\xff\xff\xff\xff\xff\xff\xff\x7f",
 ]  # fmt: skip
 
@@ -49,6 +54,20 @@ def text_of(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "surrogateescape")
 
 
+def named(path: Path, name: str) -> Path:
+    """The same content under another name, in a folder of its own, as readers of folders expect it."""
+    folder = path.parent / f"folder of {name}"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(path.read_bytes())
+    return folder / name
+
+
+def read_metrics(path: Path) -> object:
+    """Whatever is told about a run by its metrics."""
+    folder = named(path, "metrics.jsonl").parent
+    return summarise(folder), read_curves(folder)
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     "YAML": lambda path: parse_yaml(text_of(path)),
     "configs": lambda path: load_experiment(str(path)),
@@ -56,6 +75,11 @@ READERS: dict[str, Callable[[Path], object]] = {
     "settings": lambda path: load_experiment("arithmetic/soft", [text_of(path)]),
     "text files": lambda path: list(read_text(path).lines),
     "tables": lambda path: read_table(path),
+    "JSON lines": lambda path: read_records(named(path, "corpus.jsonl")),
+    "metrics": read_metrics,
+    "facts": lambda path: read_facts(named(path, "environment.json").parent),
+    "model configs": lambda path: read_kind(str(named(path, "config.json").parent), {}),
+    "checksums": lambda path: read_checksums(named(path, "checksums.json").parent),
     "vocabularies": lambda path: Vocabulary.load(path),
     "predictions": lambda path: read_predictions(path),
     "safetensors": lambda path: (read_shapes(path), read_tensors(path)),

@@ -247,6 +247,8 @@ def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON ({error}).", path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror}).", path) from None
     if not isinstance(record, dict) or record.get("format") not in (FORMAT, FIRST_FORMAT):
         raise DataError("is not the config of a permalign model.", path)
     expected = VERSION if record["format"] == FORMAT else FIRST_VERSION

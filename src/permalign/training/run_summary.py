@@ -99,7 +99,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     """What environment.json says about a run; nothing if it is missing or damaged."""
     try:
         known = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
 
@@ -125,15 +125,17 @@ def read_curves(folder: str | Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def _records(folder: Path) -> Iterator[tuple[int, str, dict[str, float]]]:
-    """Step, kind and numbers of each record; lines that are being written are skipped."""
+    """Step, kind and numbers of each record; lines that are being written, or cannot be read, are skipped."""
     path = folder / METRICS
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    for line in text.splitlines():
         try:
             record = json.loads(line)
             step, kind = int(record.pop("step")), str(record.pop("kind"))
-        except (ValueError, LookupError, TypeError, AttributeError):
+            numbers = {name: float(value) for name, value in record.items() if isinstance(value, int | float)}
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
             continue
-        yield step, kind, {name: value for name, value in record.items() if isinstance(value, int | float)}
+        yield step, kind, numbers
 
 
 def _get(options: Any, *path: str) -> Any:
