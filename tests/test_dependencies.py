@@ -95,6 +95,13 @@ def test_the_lock_has_the_versions_of_the_constraints_and_their_hashes():
     assert "://" not in lines
 
 
+def test_the_list_of_licences_has_the_versions_of_the_constraints():
+    rows = re.findall(
+        r"^\| (\S+) \| (\S+) \| (.+) \|$", (ROOT / "docs" / "licences.md").read_text(), re.MULTILINE
+    )
+    assert {canonicalize_name(name): version for name, version, _ in rows if name != "package"} == pins()
+
+
 def lowest():
     """The lower bounds of what the core and the extras training and serve need, except for torch."""
     extras = PROJECT["optional-dependencies"]
