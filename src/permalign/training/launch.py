@@ -5,16 +5,14 @@ from permalign.training import train
 train({"task": {"name": "arithmetic"}, "training": {"max_steps": 1000}}, "runs/first")
 """
 
-import errno
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 
-from permalign.errors import DataError
 from permalign.files import exclusive_lock
 from permalign.models.build_model import load_model
 from permalign.options.run import RunOptions
@@ -28,11 +26,8 @@ from permalign.training.run_directory import LOCK, RunDirectory
 from permalign.training.session import Session
 from permalign.training.setup import TrainingSetup, prepare
 from permalign.training.state import Progress
-from permalign.training.trackers import require_installed
-
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The numbers of the errors for a full disk, a used-up quota and a file that is too large."""
-
+from permalign.training.trackers import quiet_writer_threads, require_installed
+from permalign.training.write_errors import explain_full_disk, explain_lost_folder
 
 CHANCE = 5.0
 """An exact match on dev, in percent, below which a run may have learned nothing."""
@@ -71,11 +66,12 @@ def train(
         run.require_free(overwrite)
         require_installed(options.training.trackers)
     setup = prepare(options)
-    with _full_disk_error(run), _locked(run, accelerator):
+    with explain_full_disk(run), _locked(run, accelerator):
         if accelerator.is_main_process:
             run.create(options, overwrite)
         accelerator.wait_for_everyone()
-        return _run_session(options, setup, run, accelerator, display)
+        with explain_lost_folder(run):
+            return _run_session(options, setup, run, accelerator, display)
 
 
 def resume(run_dir: str | Path, *, display: Display | None = None, device: str | None = None) -> Progress:
@@ -87,23 +83,8 @@ def resume(run_dir: str | Path, *, display: Display | None = None, device: str |
     run.require_trainable()
     options = run.read_options()
     accelerator = make_accelerator(options.training.precision or "fp32", device)
-    with _full_disk_error(run), _locked(run, accelerator):
+    with explain_full_disk(run), _locked(run, accelerator), explain_lost_folder(run):
         return _run_session(options, prepare(options), run, accelerator, display)
-
-
-@contextmanager
-def _full_disk_error(run: RunDirectory) -> Iterator[None]:
-    """Turn the error of a full disk into one that says how the run goes on."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL_DISK:
-            raise
-        raise DataError(
-            f"cannot be written ({error.strerror}). Free some space, and resume the run with `permalign train "
-            f"--resume {run.path}`.",
-            error.filename or run.path,
-        ) from error
 
 
 def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[None]:
@@ -148,7 +129,7 @@ def _run_session(
         display.say(
             f"the inverse model skips {setup.skipped_by_inverse} examples whose sources are too long for their targets"
         )
-    with session.track(display):
+    with quiet_writer_threads(), session.track(display):
         loop.run(session)
     if speaks and (warning := _chance_warning(session.progress, setup.metric, options.dev)):
         display.say(warning)

@@ -1,7 +1,9 @@
 """The trackers of accelerate that a run is logged to: TensorBoard, Weights & Biases, MLflow."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from secrets import token_hex
 from typing import Any
@@ -57,10 +59,32 @@ def start_trackers(
     return trackers
 
 
+@contextmanager
+def quiet_writer_threads() -> Iterator[None]:
+    """Keep the thread in which TensorBoard writes from printing its errors, which the main thread raises as well."""
+    previous = threading.excepthook
+
+    def hook(arguments: threading.ExceptHookArgs) -> None:
+        if not type(arguments.thread).__module__.startswith("tensorboard."):
+            previous(arguments)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = previous
+
+
 def _tensorboard(run: RunDirectory, step: int, options: Options) -> Any:
     from accelerate.tracking import TensorBoardTracker
 
-    tracker = TensorBoardTracker(run.events.name, run.path, purge_step=step + 1)
+    class Events(TensorBoardTracker):  # type: ignore[misc]
+        def finish(self) -> None:
+            # SummaryWriter.close flushes first, and if that fails it leaves its thread running
+            for writer in (self.writer.all_writers or {}).values():
+                writer.close()
+
+    tracker = Events(run.events.name, run.path, purge_step=step + 1)
     tracker.start()
     return tracker
 

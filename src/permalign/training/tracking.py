@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -14,6 +16,7 @@ from permalign.training.progress_display import Display
 from permalign.training.run_directory import RunDirectory
 from permalign.training.state import Progress
 from permalign.training.trackers import start_trackers
+from permalign.training.write_errors import require_same_file
 
 
 class Tracker:
@@ -65,16 +68,24 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._file is not None:
-            self._file.close()
-            for tracker in self._trackers:
-                tracker.finish()
-            self._display.end()
-
-    def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:
-        """Log a record."""
         if self._file is None:
             return
+        # after an error of a file that cannot be written, closing it only fails once more
+        with suppress(OSError) if error is not None else nullcontext(), ExitStack() as ends:
+            ends.callback(self._display.end)
+            for tracker in self._trackers:
+                ends.callback(tracker.finish)
+            ends.callback(self._file.close)
+
+    def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:
+        """Log a record.
+
+        Raises:
+            FileNotFoundError: the folder of the run was removed, or replaced by another one.
+        """
+        if self._file is None:
+            return
+        self._require_folder()
         line = json.dumps({"step": step, "kind": kind, **numbers}) + "\n"
         self._file.write(line)
         self._file.flush()
@@ -92,7 +103,13 @@ class Tracker:
     def sync(self) -> None:
         """Wait until all records are on disk, so that a saved state is never ahead of the records."""
         if self._file is not None:
+            self._require_folder()
             os.fsync(self._file.fileno())
+
+    def _require_folder(self) -> None:
+        """Require that the run is still there; otherwise what is written next would be only a part of a run."""
+        if self._file is not None:
+            require_same_file(self._file.fileno(), Path(self._file.name))
 
 
 def _complete_lines(run: RunDirectory) -> list[bytes]:
