@@ -1,5 +1,7 @@
 """Tensors in safetensors files, which run no code when they are read."""
 
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,9 +27,18 @@ def write_tensors(
         with atomic_file(path) as partial:
             save_file(copies, partial, metadata=None if metadata is None else dict(metadata))
     except SafetensorError as error:
-        raise DataError(f"cannot be written ({error}).", path) from error
+        cause = _system_error(error)
+        raise DataError(f"cannot be written ({error if cause is None else cause.strerror}).", path) from (
+            cause or error
+        )
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror}).", path) from error
+
+
+def _system_error(error: SafetensorError) -> OSError | None:
+    """The error of the operating system that safetensors met, such as that of a full disk; None for any other."""
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return None if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

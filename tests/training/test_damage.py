@@ -208,7 +208,7 @@ def test_a_state_is_json_and_safetensors_with_their_checksums(whole):
         assert set(recorded) == {"state.json", "model.safetensors", "optimiser.safetensors"}
 
 
-@pytest.mark.parametrize("room", [300, 2_000, 6_000, 12_000])
+@pytest.mark.parametrize("room", [300, 2_000, 4_000, 6_000, 12_000])
 def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on(whole, tmp_path, room):
     """Files may not grow beyond some bytes, which is how a full disk looks to whoever writes them."""
     run, values = tmp_path / "run", options(write_data(whole.parent))
@@ -219,8 +219,11 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on(whole, tmp_path, ro
             train(values, run, display=SILENT)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert len(str(caught.value).splitlines()) == 1
-    if (run / "config.yaml").exists():
+    (line,) = str(caught.value).splitlines()
+    started = (run / "config.yaml").exists()
+    resuming = f"resume the run with `permalign train --resume {run}`"
+    assert line.endswith(f". Free some space, and {resuming if started else 'start the run again'}.")
+    if started:
         resume(run, display=SILENT)
     else:
         train(values, run, display=SILENT)
