@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 
@@ -144,7 +144,11 @@ def record_checksums(folder: Path, names: Iterable[str]) -> None:
         known = read_checksums(folder)
     except DamagedFileError:
         known = {}
-    checksums = known | {name: _checksum(folder / name) for name in names}
+    write_checksums(folder, known | {name: _checksum(folder / name) for name in names})
+
+
+def write_checksums(folder: Path, checksums: Mapping[str, str | None]) -> None:
+    """Write the record of the checksums of a folder's files, by name."""
     record = {"format": "permalign checksums", "sha256": dict(sorted(checksums.items()))}
     write_text(folder / CHECKSUMS, json.dumps(record, indent=2) + "\n")
 
@@ -248,11 +252,11 @@ def _replace(path: Path, new: Path) -> None:
 @contextmanager
 def exclusive_lock(
     path: Path, busy: str | None = None, advice: str = "", *, wait: bool = False
-) -> Iterator[None]:
+) -> Iterator[bool]:
     """Hold a lock file; the operating system releases it when the process ends, however it ends.
 
     The file stays after the release, with the id of the process that last held it. On a file system without locks,
-    nothing is locked.
+    nothing is locked, and the context is False instead of True.
 
     Args:
         path: the lock file.
@@ -268,7 +272,7 @@ def exclusive_lock(
     from filelock import FileLock, Timeout
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, blocking=wait, fallback_to_soft=False)
+    lock, is_locked = FileLock(path, blocking=wait, fallback_to_soft=False), True
     try:
         lock.acquire()
     except Timeout:
@@ -282,9 +286,10 @@ def exclusive_lock(
             ) from error
         if error.errno not in _LOCKS_UNSUPPORTED:
             raise
+        is_locked = False
     try:
         _write_holder(path)
-        yield
+        yield is_locked
     finally:
         lock.release()
 

@@ -99,6 +99,49 @@ def test_a_damaged_best_checkpoint_never_replaces_the_model(whole, run, damage):
     assert remains(run) == remains(whole)
 
 
+def kept_checkpoints(run):
+    steps = [step for step, _ in read_progress(step_folders(run / "state")[0]).kept]
+    return [run / "checkpoints" / f"step-{step:07d}" for step in steps]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut in half", "middle bit flipped", "missing"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_damaged_checksums_of_a_checkpoint_are_written_again(whole, run, rank, damage):
+    record = kept_checkpoints(run)[rank] / "checksums.json"
+    intact = record.read_bytes()
+    record.unlink() if damage == "missing" else spoil(record, damage)
+    (line,) = resumed(run)
+    assert line == f"permalign: {record} was damaged and is written again by the state step-0000012"
+    assert record.read_bytes() == intact
+    assert remains(run) == remains(whole)
+
+
+def test_damaged_checksums_are_no_reason_to_trust_the_weights(whole, run):
+    _, second = kept_checkpoints(run)  # of which there is no copy
+    spoil(second / "checksums.json", "empty")
+    spoil(second / "model.safetensors", "middle bit flipped")
+    with pytest.raises(
+        DataError, match=r"model\.safetensors is damaged: its checksum is not the recorded one"
+    ):
+        resume(run, display=SILENT)
+    assert weights_of(run / "model") == weights_of(whole / "model")
+
+
+def test_removed_checkpoints_are_restored_as_far_as_there_are_copies(whole, run):
+    best, second = kept_checkpoints(run)
+    shutil.rmtree(best)
+    resume(run, display=SILENT)
+    assert remains(run) == remains(whole)
+    shutil.rmtree(second)
+    with pytest.raises(DataError, match=r"is missing\)\. Restore a copy, or start the run again"):
+        resume(run, display=SILENT)
+    assert weights_of(run / "model") == weights_of(whole / "model")
+
+
+def weights_of(model):
+    return (model / "model.safetensors").read_bytes()
+
+
 def test_a_damaged_checkpoint_without_a_copy_takes_the_state_before(whole, run):
     latest, before = (
         {step for step, _ in read_progress(state).kept} for state in step_folders(run / "state")

@@ -87,7 +87,7 @@ def resume(run_dir: str | Path, *, display: Display | None = None, device: str |
         return _run_session(options, prepare(options), run, accelerator, display)
 
 
-def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[None]:
+def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[object]:
     """Lock the run, so that no other program can train it; only the main process does so."""
     if not accelerator.is_main_process:
         return nullcontext()

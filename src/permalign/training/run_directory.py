@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from os import cpu_count
@@ -20,14 +21,17 @@ from permalign import __version__
 from permalign.errors import DataError, PermalignError, similar_path
 from permalign.evaluation import Report, write_predictions
 from permalign.files import (
+    CHECKSUMS,
     PARTIAL,
     DamagedFileError,
     atomic_file,
     atomic_folder,
     mirror_folder,
+    read_checksums,
     record_checksums,
     require_unchanged,
     restore_files,
+    write_checksums,
     write_text,
 )
 from permalign.models.base import Model
@@ -39,7 +43,15 @@ from permalign.tensor_files import read_shapes
 from permalign.training.experiments import load_saved_options
 from permalign.training.model_card import CARD, model_card
 from permalign.training.run_summary import COMBINED, ENVIRONMENT, read_facts
-from permalign.training.state import Progress, damaged_state_error, read_progress, step_folders, step_of
+from permalign.training.state import (
+    Checksums,
+    Progress,
+    damaged_state_error,
+    read_kept_checksums,
+    read_progress,
+    step_folders,
+    step_of,
+)
 
 CONTENTS = (
     ENVIRONMENT,
@@ -198,23 +210,54 @@ class RunDirectory:
             DataError: no state is intact.
         """
         notes: list[str] = []
+        reasons: list[str] = []
         states = step_folders(self.state)
         for state in states:
             try:
                 require_unchanged(state)
                 self._return_checkpoints(state)
+                notes += self._restore_records(state)
                 for step, _ in read_progress(state).kept:
                     notes += restore_files(self.checkpoint(step), [self.model, self.predictions])
                     self._require_checkpoint(step)
             except DataError as error:
-                notes.append(error.reason if isinstance(error, DamagedFileError) else str(error))
+                reasons.append(error.reason if isinstance(error, DamagedFileError) else str(error))
+                notes.append(reasons[-1])
                 continue
             if state != states[0]:
                 notes.append(f"the run is resumed from the state before, of step {step_of(state)}")
             return state, notes
         if states:
-            raise damaged_state_error(states[0], notes[0])
+            raise damaged_state_error(states[0], reasons[0])
         return None, []
+
+    def kept_checksums(self, progress: Progress) -> Checksums:
+        """The checksums of the checkpoints that are kept, which are saved with the state."""
+        found: Checksums = {}
+        for step, _ in progress.kept:
+            with suppress(DamagedFileError):
+                found[self.checkpoint(step).name] = read_checksums(self.checkpoint(step))
+        return {name: checksums for name, checksums in found.items() if checksums}
+
+    def _restore_records(self, state: Path) -> list[str]:
+        """Write checksums of kept checkpoints again that are not those of a state, by which the files are judged then.
+
+        Returns:
+            A line about each record.
+        """
+        notes = []
+        for name, checksums in read_kept_checksums(state).items():
+            folder = self.checkpoints / name
+            try:
+                intact = read_checksums(folder) == checksums
+            except DamagedFileError:
+                intact = False
+            if not intact:
+                write_checksums(folder, checksums)
+                notes.append(
+                    f"{folder / CHECKSUMS} was damaged and is written again by the state {state.name}"
+                )
+        return notes
 
     def _require_checkpoint(self, step: int) -> None:
         """Require that a checkpoint is complete and intact."""

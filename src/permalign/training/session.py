@@ -159,7 +159,7 @@ class Session:
         self._tracker.sync()
         self.progress.records = self._tracker.fingerprint()
         if self.accelerator.is_main_process:
-            self._state.save(self.folder.state, self.progress)
+            self._state.save(self.folder.state, self.progress, self.folder.kept_checksums(self.progress))
             self.folder.settle(self.progress, self.core)
         self.accelerator.wait_for_everyone()
 

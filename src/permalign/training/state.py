@@ -39,6 +39,9 @@ STATE, WEIGHTS, OPTIMIZER = "state.json", "model.safetensors", "optimiser.safete
 KEPT_STATES = 2
 """How many states are kept: should the latest one be damaged, the run is resumed from the one before it."""
 
+Checksums = dict[str, dict[str, str]]
+"""The SHA-256 checksums of files, by the name of their folder and their own."""
+
 _STEP_NAME = re.compile(r"step-\d+")
 
 
@@ -94,8 +97,14 @@ class TrainingState:
         self.model, self.optimizer, self.sampler = model, optimizer, sampler
         self.conditions, self.scaler = conditions, scaler
 
-    def save(self, folder: Path, progress: Progress) -> None:
-        """Write the state atomically, and remove all but the latest states."""
+    def save(self, folder: Path, progress: Progress, checkpoints: Checksums | None = None) -> None:
+        """Write the state atomically, and remove all but the latest states.
+
+        Args:
+            folder: the folder of all states.
+            progress: the progress of the run.
+            checkpoints: the checksums of the files of the checkpoints that are kept (see `read_kept_checksums`).
+        """
         name = f"step-{progress.step:07d}"
         if not (folder / name).exists():  # an existing state of this step is the same
             with atomic_folder(folder / name) as partial:
@@ -105,6 +114,7 @@ class TrainingState:
                     "progress": asdict(progress),
                     "sampler": self.sampler.state_dict(),
                     "conditions": self.conditions.record(),
+                    "checkpoints": checkpoints or {},
                 }
                 if self.scaler is not None:
                     record["scaler"] = self.scaler.state_dict()
@@ -203,6 +213,15 @@ def read_progress(state: Path) -> Progress:
         progress = json.loads((state / STATE).read_text(encoding="utf-8"))["progress"]
         kept = [(int(step), float(score)) for step, score in progress.pop("kept")]
         return Progress(**progress, kept=kept)
+
+
+def read_kept_checksums(state: Path) -> Checksums:
+    """The checksums of the files of all kept checkpoints, by the names of their folders, when a state was saved."""
+    with _broken_state_error(state):
+        require_unchanged(state, [STATE])
+        record = json.loads((state / STATE).read_text(encoding="utf-8"))
+        known = record.get("checkpoints", {})  # early versions did not save them
+        return {str(name): dict(checksums) for name, checksums in known.items()}
 
 
 def latest_progress(folder: Path) -> Progress | None:
