@@ -1,3 +1,5 @@
+from contextlib import contextmanager
+
 import optuna
 import pytest
 import yaml
@@ -6,10 +8,12 @@ from tests.training.small_run import options, write_data
 from permalign.errors import ConfigError, PermalignError
 from permalign.options.run import RunOptions
 from permalign.training.experiments import load_experiment
+from permalign.training.progress_display import Display
 from permalign.training.recipes import RECIPES, load_recipe_values
 from permalign.training.tuning import Pruning, tune
 from permalign.training.tuning_plots import plot_study
 from permalign.training.tuning_ranges import Range, default_ranges
+from permalign.training.tuning_trials import TrialQueue, may_be_resumed
 
 
 @pytest.fixture
@@ -40,21 +44,104 @@ def test_a_search_is_resumed_and_writes_options_that_can_be_trained(config, tmp_
     assert drawn == ["history", "slices", "importances", "learning-curves"]
 
 
-def test_an_interrupted_trial_does_not_count(config, tmp_path, monkeypatch):
+RATES = ["training.learning_rate=1e-3:1e-1:log"]
+
+
+class Listening(Display):
+    def __init__(self):
+        self.said = []
+
+    def say(self, message):
+        self.said.append(message)
+
+
+def interrupted_after(records, error):
+    """A function that records as a trial does, and raises an error in place of a later record."""
+    record, done = Pruning.record, []
+
+    def interrupting(self, step, kind, numbers):
+        done.append(step)
+        if len(done) > records:
+            raise error
+        record(self, step, kind, numbers)
+
+    return interrupting
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_trial_is_resumed_with_the_same_values(config, tmp_path, monkeypatch, error):
+    with monkeypatch.context() as patch:
+        patch.setattr(Pruning, "record", interrupted_after(1, error))  # after the state of step 2
+        with pytest.raises(error):
+            tune(config, tmp_path / "tune", ranges=RATES, trials=1)
+    assert (tmp_path / "tune" / "trial-0000" / "state" / "step-0000002").exists()
+    display = Listening()
+    study = tune(config, tmp_path / "tune", ranges=RATES, trials=1, display=display)
+    (trial,) = study.trials
+    assert trial.state.name == "COMPLETE"
+    rate = trial.params["training.learning_rate"]
+    assert display.said[0] == f"trial 0: resumed from step 2, training.learning_rate={rate}"
+    run = load_experiment(str(tmp_path / "tune" / "trial-0000" / "config.yaml"))
+    assert run.training.learning_rate == rate
+    best = tmp_path / "tune" / "best.yaml"
+    best.unlink()
+    tune(config, tmp_path / "tune", ranges=RATES, trials=1)
+    assert best.exists()
+
+
+def test_a_trial_that_is_interrupted_before_it_has_a_run_is_started_again(config, tmp_path, monkeypatch):
     def stopped(*args, **kwargs):
         raise KeyboardInterrupt
 
-    ranges = ["training.learning_rate=1e-3:1e-1:log"]
     with monkeypatch.context() as patch:
         patch.setattr("permalign.training.tuning.train", stopped)
         with pytest.raises(KeyboardInterrupt):
-            tune(config, tmp_path / "tune", ranges=ranges, trials=1)
-    study = tune(config, tmp_path / "tune", ranges=ranges, trials=1)
-    assert [trial.state.name for trial in study.trials] == ["FAIL", "COMPLETE"]
-    best = tmp_path / "tune" / "best.yaml"
-    best.unlink()
-    tune(config, tmp_path / "tune", ranges=ranges, trials=1)
-    assert best.exists()
+            tune(config, tmp_path / "tune", ranges=RATES, trials=1)
+    study = tune(config, tmp_path / "tune", ranges=RATES, trials=1)
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE"]
+
+
+def study_of(folder):
+    return optuna.create_study(storage=f"sqlite:///{folder / 'study.db'}", direction="maximize")
+
+
+def test_only_trials_that_nobody_trains_are_left(tmp_path):
+    study = study_of(tmp_path)
+    queue, other = TrialQueue(study, tmp_path), TrialQueue(study, tmp_path)
+    with queue.new_trial() as trial:
+        trial.suggest_float("x", 0, 1)
+        with other.left_trial() as left:
+            assert left is None
+        assert other.num_busy() == 1
+    assert other.num_busy() == 0
+    (tmp_path / "elsewhere").mkdir()
+    with TrialQueue(study, tmp_path / "elsewhere").left_trial() as left:  # of a machine with its own folder
+        assert left is None
+    with other.left_trial() as left:
+        assert (left.number, left.params) == (trial.number, trial.params)
+        with queue.left_trial() as none:
+            assert none is None
+        study.tell(left, 1.0)
+    with other.left_trial() as left:
+        assert left is None
+
+
+def test_without_locks_no_trial_is_taken_for_left(tmp_path, monkeypatch):
+    @contextmanager
+    def unlocked(path, *args, **kwargs):
+        yield False
+
+    monkeypatch.setattr("permalign.training.tuning_trials.exclusive_lock", unlocked)
+    queue = TrialQueue(study_of(tmp_path), tmp_path)
+    with queue.new_trial(), queue.left_trial() as left:
+        assert left is None
+    assert queue.num_busy() == 0
+
+
+def test_a_trial_that_is_always_killed_at_the_same_step_has_failed(tmp_path):
+    trial = study_of(tmp_path).ask()
+    steps = [None, None, 5, 5, 5, 5]
+    assert [may_be_resumed(trial, step) for step in steps] == [True] * 5 + [False]
 
 
 def test_a_search_ends_if_all_its_first_trials_fail(tmp_path):

@@ -1,32 +1,39 @@
 """Hyperparameter search on the dev set with Optuna, which can be resumed and shared between machines."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import optuna
 import yaml
+from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from permalign.errors import ConfigError, PermalignError
 from permalign.files import write_text
 from permalign.options.run import RunOptions
 from permalign.training.experiments import SettingError, apply_settings, load_values, merged
-from permalign.training.launch import train
+from permalign.training.launch import resume, train
 from permalign.training.progress_display import Display
 from permalign.training.run_directory import with_absolute_paths
+from permalign.training.state import Progress, last_saved_step
 from permalign.training.tuning_ranges import Range, Value, default_ranges
+from permalign.training.tuning_trials import MAX_RESUMES, TrialQueue, may_be_resumed
 
 BEST = "best.yaml"
-COMPLETE = (optuna.trial.TrialState.COMPLETE,)
-ENDED = (*COMPLETE, optuna.trial.TrialState.PRUNED, optuna.trial.TrialState.FAIL)
+COMPLETE = (TrialState.COMPLETE,)
+ENDED = (*COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 STOPPED = "stopped"
-"""The user attribute of trials that were interrupted, which do not count."""
+"""The user attribute of trials that were never trained, which do not count."""
 STORAGE_ERRORS = (optuna.exceptions.OptunaError, SQLAlchemyError, ImportError)
 MAX_FAILURES = 3
 """The number of trials after which a search ends in which all trials have failed."""
 UNPRUNED = 5
 """The number of trials before pruning starts."""
+POLL_INTERVAL = 1.0
+"""The number of seconds between looks at trials that other processes train."""
 
 
 def tune(
@@ -41,6 +48,8 @@ def tune(
     display: Display | None = None,
 ) -> optuna.Study:
     """Search until the study has the given number of trials; an existing study is continued.
+
+    A trial that was interrupted or killed is resumed from its last checkpoint, by the first process that looks for one.
 
     Args:
         experiment: the name of an experiment, or the path of a YAML file, or options that differ from the defaults.
@@ -65,33 +74,19 @@ def tune(
     folder.mkdir(parents=True, exist_ok=True)
     errors: list[str] = []
     opened_study = _open_study(study or name, storage or f"sqlite:///{folder / 'study.db'}")
-
-    def run(trial: optuna.Trial) -> float:
-        chosen = _suggest(space, trial)
-        display.say(
-            f"trial {trial.number}: " + ", ".join(f"{option}={value}" for option, value in chosen.items())
-        )
-        run_folder = folder / f"trial-{trial.number:04d}"
-        try:
-            progress = train(_with_options(values, chosen), run_folder, display=Pruning(trial))
-        except KeyboardInterrupt:
-            trial.set_user_attr(STOPPED, True)
-            raise
-        except PermalignError as error:
-            display.say(f"trial {trial.number}: {error}")
-            errors.append(str(error))
-            raise
-        return progress.best if progress.best is not None else float("nan")
-
-    def report_trial(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
-        display.say(f"trial {trial.number}: {trial.state.name.lower()}, {trial.value}")
-        _write_best(folder / BEST, values, study)
-        if _num_trials(study) >= trials or _none_succeeds(study):
-            study.stop()
-
+    search = _Search(values, space, folder, opened_study, display, errors)
+    queue = TrialQueue(opened_study, folder)
     try:
-        if _num_trials(opened_study) < trials:
-            opened_study.optimize(run, callbacks=[report_trial], catch=(PermalignError,))
+        while _num_trials(opened_study) < trials and not (errors and _none_succeeds(opened_study)):
+            with queue.left_trial() as left:
+                if left is not None:
+                    search.resume(left)
+                    continue
+            if _num_trials(opened_study) + queue.num_busy() < trials:
+                with queue.new_trial() as new:
+                    search.start(new)
+            else:  # others train what is missing; should one of them be killed, its trial is resumed here
+                time.sleep(POLL_INTERVAL)
         _write_best(folder / BEST, values, opened_study)
     except _RangeError as error:
         raise ConfigError(str(error)) from None
@@ -102,6 +97,74 @@ def tune(
             f"no trial finished, and the last {len(errors)} failed, so the search ended: {errors[-1]}"
         )
     return opened_study
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What all trials of a search have in common; see `tune`.
+
+    Attributes:
+        errors: the messages of the trials that failed.
+    """
+
+    values: Mapping[str, Any]
+    space: Sequence[Range]
+    folder: Path
+    study: optuna.Study
+    display: Display
+    errors: list[str]
+
+    def start(self, trial: optuna.Trial) -> None:
+        """Train a new trial to its end."""
+        try:
+            chosen = _suggest(self.space, trial)
+        except _RangeError:
+            trial.set_user_attr(STOPPED, True)
+            self.study.tell(trial, state=TrialState.FAIL)
+            raise
+        self._say(trial, _listed(chosen))
+        options, run = _with_options(self.values, chosen), self._run_folder(trial)
+        self._finish(trial, lambda: train(options, run, display=Pruning(trial)))
+
+    def resume(self, trial: optuna.Trial) -> None:
+        """Train a trial to its end that was interrupted or killed, from its last checkpoint if it has one."""
+        run = self._run_folder(trial)
+        if not (run / "config.yaml").exists():
+            self.start(trial)
+            return
+        step = last_saved_step(run)
+        self._say(trial, f"resumed from step {step or 0}, {_listed(trial.params)}")
+
+        def go_on() -> Progress:
+            if not may_be_resumed(trial, step):
+                raise PermalignError(f"it was killed {MAX_RESUMES} times after step {step or 0}.")
+            return resume(run, display=Pruning(trial))
+
+        self._finish(trial, go_on)
+
+    def _finish(self, trial: optuna.Trial, work: Callable[[], Progress]) -> None:
+        """Work on a trial, and write what comes of it to the study; if it is interrupted, it stays unfinished."""
+        state, value = TrialState.FAIL, None
+        try:
+            value = work().best
+            state = TrialState.FAIL if value is None else TrialState.COMPLETE
+        except optuna.TrialPruned:
+            state = TrialState.PRUNED
+        except PermalignError as error:
+            self._say(trial, str(error))
+            self.errors.append(str(error))
+        except Exception:
+            self.study.tell(trial, state=TrialState.FAIL)
+            raise
+        told = self.study.tell(trial, value, state)
+        self._say(trial, f"{told.state.name.lower()}, {told.value}")
+        _write_best(self.folder / BEST, self.values, self.study)
+
+    def _run_folder(self, trial: optuna.Trial) -> Path:
+        return self.folder / f"trial-{trial.number:04d}"
+
+    def _say(self, trial: optuna.Trial, message: str) -> None:
+        self.display.say(f"trial {trial.number}: {message}")
 
 
 class _RangeError(Exception):
@@ -133,12 +196,15 @@ def _suggest(space: Sequence[Range], trial: optuna.Trial) -> dict[str, Value]:
         try:
             chosen[dimension.option] = dimension.suggest(trial)
         except ValueError as error:
-            trial.set_user_attr(STOPPED, True)
             raise _RangeError(
                 f"the range of {dimension.option} differs from that of earlier trials ({_first_line(error)}) Use the "
                 "same ranges, or start another study with --study or --out."
             ) from None
     return chosen
+
+
+def _listed(chosen: Mapping[str, Value]) -> str:
+    return ", ".join(f"{option}={value}" for option, value in chosen.items())
 
 
 def _num_trials(study: optuna.Study) -> int:
@@ -162,10 +228,13 @@ class Pruning(Display):
 
     def __init__(self, trial: optuna.Trial) -> None:
         self._trial = trial
+        known = trial.study.get_trials(deepcopy=False)[trial.number]
+        self._reported = frozenset(known.intermediate_values)
 
     def record(self, step: int, kind: str, numbers: Mapping[str, float]) -> None:  # noqa: D102
         if kind == "dev":
-            self._trial.report(next(iter(numbers.values())), step)
+            if step not in self._reported:  # a resumed run repeats what came after its last checkpoint
+                self._trial.report(next(iter(numbers.values())), step)
             if self._trial.should_prune():
                 raise optuna.TrialPruned
 
