@@ -149,8 +149,20 @@ def record_checksums(folder: Path, names: Iterable[str]) -> None:
 
 def write_checksums(folder: Path, checksums: Mapping[str, str | None]) -> None:
     """Write the record of the checksums of a folder's files, by name."""
+    write_text(folder / CHECKSUMS, _describe_checksums(checksums))
+
+
+def has_checksums(folder: Path, checksums: Mapping[str, str]) -> bool:
+    """Whether the record of a folder is just what `write_checksums` writes."""
+    try:
+        return (folder / CHECKSUMS).read_bytes() == _describe_checksums(checksums).encode()
+    except OSError:
+        return False
+
+
+def _describe_checksums(checksums: Mapping[str, str | None]) -> str:
     record = {"format": "permalign checksums", "sha256": dict(sorted(checksums.items()))}
-    write_text(folder / CHECKSUMS, json.dumps(record, indent=2) + "\n")
+    return json.dumps(record, indent=2) + "\n"
 
 
 def read_checksums(folder: Path) -> dict[str, str]:

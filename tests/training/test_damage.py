@@ -104,7 +104,7 @@ def kept_checkpoints(run):
     return [run / "checkpoints" / f"step-{step:07d}" for step in steps]
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut in half", "middle bit flipped", "missing"])
+@pytest.mark.parametrize("damage", ["empty", "cut by a byte", "middle bit flipped", "missing"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_damaged_checksums_of_a_checkpoint_are_written_again(whole, run, rank, damage):
     record = kept_checkpoints(run)[rank] / "checksums.json"

@@ -26,6 +26,7 @@ from permalign.files import (
     DamagedFileError,
     atomic_file,
     atomic_folder,
+    has_checksums,
     mirror_folder,
     read_checksums,
     record_checksums,
@@ -248,11 +249,7 @@ class RunDirectory:
         notes = []
         for name, checksums in read_kept_checksums(state).items():
             folder = self.checkpoints / name
-            try:
-                intact = read_checksums(folder) == checksums
-            except DamagedFileError:
-                intact = False
-            if not intact:
+            if not has_checksums(folder, checksums):
                 write_checksums(folder, checksums)
                 notes.append(
                     f"{folder / CHECKSUMS} was damaged and is written again by the state {state.name}"
