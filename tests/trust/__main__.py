@@ -16,6 +16,7 @@ from tests.trust.damaged_files import damaged
 from tests.trust.fuzz import fuzz
 from tests.trust.hostile_files import READERS
 from tests.trust.load import load
+from tests.trust.other_faults import other_faults
 from tests.trust.random_kills import killed_at_random
 
 from permalign import __version__
@@ -40,6 +41,8 @@ def main() -> int:
         print("kills:", kills, flush=True)
         damages, wrong = damaged(folder / "damage", part)
         print("damage:", damages, wrong, flush=True)
+        others = other_faults(folder / "faults", min(part, 90.0))
+        print("other faults:", others.counts, others.wrong, others.skipped, flush=True)
         fuzzed = [fuzz(reader, part / len(READERS)) for reader in READERS]
         files, faults = sum(count for count, _ in fuzzed), [fault for _, fault in fuzzed if fault]
         print("hostile files:", files, faults, flush=True)
@@ -48,6 +51,8 @@ def main() -> int:
     statuses = served["statuses"]
     assert isinstance(statuses, dict)
     unpromised = {status: count for status, count in statuses.items() if status not in ("200", "429")}
+    num_wrong = len(wrong)
+    wrong += others.wrong
     broken = bool(kills["different"] or kills["errors"] or wrong or faults or unpromised)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} at the end"
     lines = [
@@ -61,7 +66,11 @@ def main() -> int:
         f"| random kills | {kills['signals']} signals (SIGKILL, SIGTERM) in {kills['runs']} runs; "
         f"{kills['different']} with other files than an uninterrupted run, {kills['errors']} sessions with an error |",
         f"| damaged files | {damages['damages']} damages of the files of a run; {damages['same']} resumed to the same "
-        f"bytes, {damages['refused']} refused in one line, {len(wrong)} anything else |",
+        f"bytes, {damages['refused']} refused in one line, {num_wrong} anything else |",
+        f"| other faults | {others.counts['faults']} runs on a full disk, in a read-only folder, in a folder that was "
+        f"removed, and with a second process; {others.counts['same']} stopped in one line or not at all and ended in "
+        f"the same bytes, {others.counts['refused']} refused in one line, {len(others.wrong)} anything else"
+        f"{''.join(f'; not tried: {reason}' for reason in others.skipped)} |",
         f"| hostile files | {files} files for {len(READERS)} readers, guided by coverage (atheris); {len(faults)} "
         "readers with an error that is no refusal, a hang or more than 3 GB |",
         f"| load | {served['connections']} connections for {served['seconds']:.0f} s: "

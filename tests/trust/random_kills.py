@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import yaml
 from tests.training.small_run import SILENT, options, remains, write_data
 
 from permalign.training.launch import resume, train
@@ -16,15 +17,22 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 
 
 def results(run: Path) -> tuple[object, ...]:
-    """What must not depend on interruptions: all files of `remains`, but not the spare state before the latest one.
+    """What must not depend on interruptions: the options, and the files of models, checkpoints, records and states.
 
-    Its step depends on where the run was interrupted, and its files are read only if the latest state is damaged.
+    Only the spare state before the latest one is left out. Its step depends on where the run was interrupted, and its
+    files are read only if the latest state is damaged.
     """
     files, *others = remains(run)
     latest = latest_state(run / "state")
     assert latest is not None
     spare = [name for name in files if name.startswith("state/") and latest.name not in name]
-    return {name: content for name, content in files.items() if name not in spare}, *others
+    texts = {
+        str(path.relative_to(run)): path.read_bytes()
+        for folder in ("model", "checkpoints")
+        for path in (run / folder).rglob("*.json")
+    }
+    chosen = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    return {name: content for name, content in files.items() if name not in spare}, texts, chosen, *others
 
 
 def begin(run: Path, data: Path) -> int:
