@@ -22,7 +22,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "structures/sinkhorn.py": {
         "length = scores.shape[1]": _SQUARE,
-        'require_finite("scores", scores, inside_square(lengths, scores.shape[(2)]))': _SQUARE,
+        'require_scores("scores", scores, inside_square(lengths, scores.shape[(2)]))': _SQUARE,
         "orders = torch.arange(scores.shape[(2)]).repeat(scores.shape[0], 1)": _SQUARE,
         "if scores.dim() != 3 or scores.shape[1] != scores.shape[2] or scores.shape[(2)] < 1:": _SQUARE,
         'lengths = require_lengths("lengths", lengths, "scores", scores, scores.shape[(2)])': _SQUARE,
