@@ -39,9 +39,9 @@ test: $(READY)  ## all tests but the slow ones, with doctests
 	$(BIN)/python -m permalign.kernels
 	$(BIN)/pytest -n 2 -m "not slow"
 
-test-all: $(READY)  ## the slow tests as well, in a random order, and which lines no test runs
+test-all: $(READY)  ## the slow tests as well, in a random order, why others are skipped, and which lines no test runs
 	$(BIN)/python -m permalign.kernels
-	$(BIN)/pytest -n 2 --random-order --cov --cov-report=term:skip-covered
+	$(BIN)/pytest -n 2 -rs --random-order --cov --cov-report=term:skip-covered
 
 bench: $(READY)  ## side-by-side speed ratios, kept in benchmarks/results
 	$(BIN)/python -m benchmarks

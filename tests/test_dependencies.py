@@ -103,9 +103,9 @@ def test_the_list_of_licences_has_the_versions_of_the_constraints():
 
 
 def lowest():
-    """The lower bounds of what the core and the extras training and serve need, except for torch."""
+    """The lower bounds of what the core and the extras training, tune and serve need, except for torch."""
     extras = PROJECT["optional-dependencies"]
-    lines = [line for extra in ("cli", "models", "training", "serve") for line in extras[extra]]
+    lines = [line for extra in ("cli", "models", "training", "tune", "serve") for line in extras[extra]]
     needed = [Requirement(line) for line in [*PROJECT["dependencies"], *lines] if "permalign" not in line]
     bounds = [(it.name, part.version) for it in needed for part in it.specifier if part.operator == ">="]
     return [f"{name}=={version}" for name, version in bounds if name != "torch"]
@@ -113,10 +113,12 @@ def lowest():
 
 @pytest.fixture
 def environment(tmp_path):
-    """An empty environment that borrows nothing but torch; skips if no package index can be reached."""
+    """An empty environment that borrows nothing but torch; skips, and says why, if nothing can be installed."""
     probe = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path, "iniconfig"]
-    if subprocess.run(probe, capture_output=True).returncode:
-        pytest.skip("no package index can be reached")
+    done = subprocess.run(probe, capture_output=True, text=True)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["pip does not say why"])[-1]
+        pytest.skip(f"no other versions were tried, because pip can download nothing: {why}")
     home, borrowed = tmp_path / "environment", tmp_path / "borrowed"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     borrowed.mkdir()
@@ -130,7 +132,7 @@ def environment(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("versions", [lowest(), []], ids=["lowest", "newest"])
-def test_other_versions_train_predict_and_serve(environment, tmp_path, versions):
+def test_other_versions_train_tune_predict_and_serve(environment, tmp_path, versions):
     def run(*command, **options):
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, **options)
@@ -139,9 +141,10 @@ def test_other_versions_train_predict_and_serve(environment, tmp_path, versions)
 
     python, permalign = environment / "bin" / "python", environment / "bin" / "permalign"
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", f"torch=={pins()['torch']}"]
-    run(*pip, f"{ROOT}[training,serve]", *versions)
+    run(*pip, f"{ROOT}[training,tune,serve]", *versions)
     (tmp_path / "three.csv").write_text("source,target\na b,B A\nb c,C B\nc a,A C\n")
     run(permalign, "train", "three.csv", "--run", "run", "--set", "training.max_steps=2")
+    run(permalign, "tune", "three.csv", "--trials", "1", "--out", "search", "--set", "training.max_steps=2")
     run(permalign, "evaluate", "run", "--split", "iid/train")
     run(permalign, "plot", "run", "--out", "curves.png")
     assert run(permalign, "predict", "run", input="a b\n")
