@@ -94,8 +94,9 @@ def address(exact_run, ssnt_run):
     from permalign.explain.server.served_runs import find_runs
 
     listening = bind("127.0.0.1", 0)
-    app = application(find_runs([exact_run, ssnt_run]), Limits(burst=10_000))
-    server = uvicorn.Server(configuration(app))
+    limits = Limits(burst=10_000)
+    app = application(find_runs([exact_run, ssnt_run]), limits)
+    server = uvicorn.Server(configuration(app, limits))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     address = f"http://127.0.0.1:{listening.getsockname()[1]}/"

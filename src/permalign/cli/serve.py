@@ -12,6 +12,8 @@ from permalign.errors import PermalignError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from permalign.explain.server.limits import Limits
+
 HELP = """Serve the explorer, a web page: type a sentence, and see its tree, how its words are reordered, and the
 segments that they become. You can also compare two runs, look at samples, and step through the checkpoints of a run.
 
@@ -52,15 +54,17 @@ def serve(
 ) -> None:
     """Serve the explorer until interrupted."""
     _require_extra()
+    from permalign.explain.server.limits import Limits
     from permalign.explain.server.listening import bind, listen
 
     listener = bind(host, port)  # before models are loaded, so that a port in use is reported at once
-    application = _build_application(runs or [], max_length, workers, tuple(allow_host or ()))
+    limits = Limits(max_length=max_length, num_workers=workers)
+    application = _build_application(runs or [], limits, tuple(allow_host or ()))
 
     def ready(address: str) -> None:
         typer.echo(f"permalign: the explorer is at {address} (stop it with Ctrl-C)", err=True)
 
-    listen(application, listener, ready)
+    listen(application, limits, listener, ready)
     gc.freeze()  # else the interpreter looks for garbage among torch's objects for seconds before it ends
 
 
@@ -73,14 +77,11 @@ def _require_extra() -> None:
         raise PermalignError(f'permalign serve needs {error.name}: pip install "permalign[serve]".') from None
 
 
-def _build_application(
-    runs: list[Path], max_length: int, workers: int, allowed_hosts: tuple[str, ...]
-) -> "ASGIApp":
+def _build_application(runs: list[Path], limits: "Limits", allowed_hosts: tuple[str, ...]) -> "ASGIApp":
     from permalign.explain.server.application import application
-    from permalign.explain.server.limits import Limits
     from permalign.explain.server.served_runs import find_runs
     from permalign.models.bundled import bundled_names, find_model_folder
 
     bundled = sorted(bundled_names(), key=lambda name: name != "dates")  # first the one that explains itself
     folders = [find_model_folder(run) for run in runs or bundled]
-    return application(find_runs(folders), Limits(max_length=max_length, num_workers=workers), allowed_hosts)
+    return application(find_runs(folders), limits, allowed_hosts)

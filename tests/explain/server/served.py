@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from permalign.explain.server.limits import Limits
 from permalign.explain.server.listening import bind, configuration
 
 
@@ -12,7 +13,7 @@ from permalign.explain.server.listening import bind, configuration
 def listening(app):
     """The port of an application that is served by a thread."""
     listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(configuration(app))
+    server = uvicorn.Server(configuration(app, Limits()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -1,53 +1,160 @@
 """Serving at a real port."""
 
+import asyncio
 import socket
 import threading
 import time
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPResponse
 
 import pytest
 import uvicorn
 
+from permalign.explain.server.limits import Limits
 from permalign.explain.server.listening import bind, configuration
+from permalign.explain.server.middleware import CancelOnDisconnect
+
+SHORT = 0.5
+HEADER = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\n"
+HALF_REQUESTS = [b"", b"GET / HT", HEADER[:-2], HEADER, HEADER + b"abc"]
 
 
-async def hello(scope, receive, send):
+async def read_and_answer(scope, receive, send):
+    """Answer with the body of the request."""
     if scope["type"] == "lifespan":
         for step in ("startup", "shutdown"):
             await receive()
             await send({"type": f"lifespan.{step}.complete"})
         return
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"ok"})
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message["body"], message["more_body"]
+    body = body or b"ok"
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": 200, "headers": [length]})
+    await send({"type": "http.response.body", "body": body})
 
 
-@pytest.fixture
-def port():
-    config = configuration(hello)
-    config.limit_concurrency = 3
+@contextmanager
+def serving(app=read_and_answer, max_connections=3, **limits):
+    """Serve an application by a thread; yields a function that connects to it."""
+    config = configuration(app, Limits(**limits))
+    config.limit_concurrency = max_connections
     listener = bind("127.0.0.1", 0)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    yield listener.getsockname()[1]  # already open, so a client that comes early waits
-    while not server.started:
-        time.sleep(0.01)
-    server.should_exit = True
-    thread.join(10)
+    with ExitStack() as opened:
+
+        def connect():  # the socket is already open, so a client that comes early waits
+            return opened.enter_context(socket.create_connection(listener.getsockname(), timeout=20))
+
+        yield connect
+        while not server.started:
+            time.sleep(0.01)
+        server.should_exit = True
+        thread.join(20)
     listener.close()
+    assert not thread.is_alive()
+
+
+def read_answer(connection):
+    """The status and the body of an answer."""
+    answer = HTTPResponse(connection)
+    answer.begin()
+    return answer.status, answer.read()
 
 
 def get(connection):
     connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    return connection.recv(4096)
+    return read_answer(connection)
 
 
-def test_connections_beyond_the_limit_are_refused_until_others_end(port):
-    opened = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(2)]
-    assert all(get(connection).startswith(b"HTTP/1.1 200") for connection in opened)
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as third:
-        assert get(third).startswith(b"HTTP/1.1 503")
-    opened.pop().close()
-    time.sleep(0.1)
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as another:
-        assert get(another).startswith(b"HTTP/1.1 200")
-    opened.pop().close()
+def read_to_end(connection):
+    return b"".join(iter(lambda: connection.recv(4096), b""))
+
+
+def test_connections_beyond_the_limit_are_refused_until_others_end():
+    with serving() as connect:
+        opened = [connect() for _ in range(2)]
+        assert all(get(connection)[0] == 200 for connection in opened)
+        assert get(connect())[0] == 503
+        opened.pop().close()
+        time.sleep(0.1)
+        assert get(connect())[0] == 200
+
+
+@pytest.mark.parametrize("half", HALF_REQUESTS)
+def test_half_a_request_is_refused_in_time(half, capsys):
+    with serving(CancelOnDisconnect(read_and_answer), request_seconds=SHORT) as connect:
+        slow = connect()
+        slow.sendall(half)
+        answer = read_to_end(slow)
+    assert answer.startswith(b"HTTP/1.1 408 ") if half else answer == b""
+    assert not capsys.readouterr().err
+
+
+def test_half_of_a_later_request_is_refused_in_time():
+    with serving(request_seconds=SHORT) as connect:
+        slow = connect()
+        assert get(slow) == (200, b"ok")
+        slow.sendall(b"GET / HT")
+        assert read_to_end(slow).startswith(b"HTTP/1.1 408 ")
+
+
+def test_half_of_a_request_sent_together_with_the_one_before_is_refused_in_time():
+    with serving(request_seconds=SHORT) as connect:
+        slow = connect()
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + HEADER[:-2])
+        first, _, second = read_to_end(slow).partition(b"HTTP/1.1 408 ")
+        assert first.endswith(b"ok")
+        assert second
+
+
+def test_a_body_sent_one_byte_at_a_time_is_refused_in_time():
+    with serving(request_seconds=SHORT) as connect:
+        slow = connect()
+        slow.settimeout(SHORT / 10)
+        slow.sendall(HEADER.replace(b"6", b"1000"))
+        answer = b""
+        while not answer:
+            slow.sendall(b"a")
+            try:
+                answer = slow.recv(4096)
+            except TimeoutError:
+                continue
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_others_are_answered_when_slow_clients_are_gone():
+    with serving(max_connections=len(HALF_REQUESTS), request_seconds=2.0) as connect:
+        slow = [connect() for _ in HALF_REQUESTS]
+        for connection, half in zip(slow, HALF_REQUESTS, strict=True):
+            connection.sendall(half)
+        assert get(connect())[0] == 503
+        for connection in slow:
+            read_to_end(connection)
+        assert get(connect())[0] == 200
+
+
+def test_a_request_in_pieces_within_the_limit_is_answered():
+    with serving(request_seconds=60) as connect:
+        slow = connect()
+        for piece in (HEADER[:20], HEADER[20:], b"abc", b"def"):
+            time.sleep(0.05)
+            slow.sendall(piece)
+        assert read_answer(slow) == (200, b"abcdef")
+
+
+def test_the_time_between_requests_and_the_time_of_an_answer_have_no_limit():
+    async def slow_answer(scope, receive, send):
+        if scope["type"] == "http":
+            await asyncio.sleep(2 * SHORT)
+        await read_and_answer(scope, receive, send)
+
+    with serving(slow_answer, request_seconds=SHORT) as connect:
+        patient = connect()
+        for _ in range(2):
+            assert get(patient) == (200, b"ok")
+            time.sleep(2 * SHORT)

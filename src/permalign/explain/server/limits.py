@@ -18,6 +18,7 @@ class Limits:
         num_workers: how many processes run models.
         timeout_seconds: how long a client waits for an answer at most, the time in the queue included.
         max_pending: how many requests may wait for a model at the same time.
+        request_seconds: how long a request may take to arrive, from its first byte to its last.
         burst: how many requests to the API a client may send at once.
         requests_per_second: how many requests a client may send every second after such a burst.
     """
@@ -32,5 +33,6 @@ class Limits:
     num_workers: int = 2
     timeout_seconds: float = 20.0
     max_pending: int = 128
+    request_seconds: float = 10.0
     burst: float = 200.0
     requests_per_second: float = 100.0

@@ -8,13 +8,16 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from permalign.errors import PermalignError
+from permalign.explain.server.limits import Limits
+from permalign.explain.server.request_deadline import with_deadline
 
 
-def listen(app: ASGIApp, listener: socket.socket, ready: Callable[[str], None]) -> None:
+def listen(app: ASGIApp, limits: Limits, listener: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve an application until Ctrl-C or SIGTERM.
 
     Args:
         app: the application.
+        limits: how long a request may take to arrive.
         listener: the socket that `bind` returned; it is closed at the end.
         ready: called with the address of the page. The socket is already open, so a browser that comes before the
             server has started only waits a moment.
@@ -22,17 +25,19 @@ def listen(app: ASGIApp, listener: socket.socket, ready: Callable[[str], None]) 
     host, port = listener.getsockname()[:2]
     try:
         ready(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
-        uvicorn.Server(configuration(app)).run(sockets=[listener])
+        uvicorn.Server(configuration(app, limits)).run(sockets=[listener])
     except KeyboardInterrupt:
         return
     finally:
         listener.close()
 
 
-def configuration(app: ASGIApp) -> uvicorn.Config:
+def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
     """Return the options with which uvicorn serves the explorer."""
     return uvicorn.Config(
         app,
+        http=with_deadline(limits.request_seconds),
+        ws="none",  # a connection that becomes a WebSocket would have no limit
         log_level="warning",
         access_log=False,  # the page's address contains the sentence
         server_header=False,
