@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from tests.interrupts import accept_interrupts
@@ -20,6 +22,14 @@ COMMAND = [sys.executable, "-m", "permalign.cli", "serve"]
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "tiny"
     make("soft", "ssnt").save_pretrained(folder / "model")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def slow_run(tmp_path_factory):
+    """A model that explains long sentences for many seconds."""
+    folder = tmp_path_factory.mktemp("served") / "slow"
+    make("labelled exact", "segments", max_segment_length=4).save_pretrained(folder / "model")
     return str(folder)
 
 
@@ -47,6 +57,33 @@ def test_the_server_answers_on_loopback_and_stops_cleanly(run, number):
         process.send_signal(number)
         assert process.wait(10) in (0, -signal.SIGTERM)
         assert "Traceback" not in process.stderr.read()
+
+
+def test_a_request_in_progress_is_refused_when_the_server_stops(slow_run):
+    with serving(slow_run) as (process, address), ThreadPoolExecutor() as clients:
+
+        def explain(length, target_length):
+            words = {
+                "run": "slow",
+                "sentence": " ".join("a" * length),
+                "target": " ".join("A" * target_length),
+            }
+            headers = {"content-type": "application/json"}
+            try:
+                with urlopen(Request(address + "api/explain", json.dumps(words).encode(), headers)) as answer:
+                    return answer.status
+            except HTTPError as error:
+                return error.code
+
+        assert explain(2, 2) == 200  # a worker process is ready
+        request = clients.submit(explain, 60, 20)
+        assert not wait([request], timeout=1).done
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert request.result() == 503
+        printed = process.stderr.read()
+        assert "Traceback" not in printed
+        assert "ERROR" not in printed
 
 
 def test_without_a_run_the_models_of_the_package_are_served():

@@ -86,17 +86,15 @@ def undecided():
 @pytest.fixture(scope="module")
 def address(exact_run, ssnt_run):
     """The address of an explorer with two runs, served by a thread."""
-    import uvicorn
-
     from permalign.explain.server.application import application
     from permalign.explain.server.limits import Limits
-    from permalign.explain.server.listening import bind, configuration
+    from permalign.explain.server.listening import Server, bind, configuration
     from permalign.explain.server.served_runs import find_runs
 
     listening = bind("127.0.0.1", 0)
     limits = Limits(burst=10_000)
     app = application(find_runs([exact_run, ssnt_run]), limits)
-    server = uvicorn.Server(configuration(app, limits))
+    server = Server(configuration(app, limits))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     address = f"http://127.0.0.1:{listening.getsockname()[1]}/"

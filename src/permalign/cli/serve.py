@@ -1,6 +1,7 @@
 """``permalign serve``: serve the explorer, a web page that shows how models process sentences."""
 
-import gc
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,7 +66,10 @@ def serve(
         typer.echo(f"permalign: the explorer is at {address} (stop it with Ctrl-C)", err=True)
 
     listen(application, limits, listener, ready)
-    gc.freeze()  # else the interpreter looks for garbage among torch's objects for seconds before it ends
+    sys.stderr.flush()
+    os._exit(
+        0
+    )  # all has ended; else the interpreter takes torch's objects apart for seconds on a busy machine
 
 
 def _require_extra() -> None:

@@ -3,17 +3,15 @@
 import threading
 from contextlib import contextmanager
 
-import uvicorn
-
 from permalign.explain.server.limits import Limits
-from permalign.explain.server.listening import bind, configuration
+from permalign.explain.server.listening import Server, bind, configuration
 
 
 @contextmanager
 def listening(app):
     """The port of an application that is served by a thread."""
     listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(configuration(app, Limits()))
+    server = Server(configuration(app, Limits()))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

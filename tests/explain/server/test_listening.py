@@ -8,10 +8,9 @@ from contextlib import ExitStack, contextmanager
 from http.client import HTTPResponse
 
 import pytest
-import uvicorn
 
 from permalign.explain.server.limits import Limits
-from permalign.explain.server.listening import bind, configuration
+from permalign.explain.server.listening import Server, bind, configuration
 from permalign.explain.server.middleware import CancelOnDisconnect
 
 SHORT = 0.5
@@ -42,7 +41,7 @@ def serving(app=read_and_answer, max_connections=3, **limits):
     config = configuration(app, Limits(**limits))
     config.limit_concurrency = max_connections
     listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(config)
+    server = Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     with ExitStack() as opened:
@@ -158,3 +157,25 @@ def test_the_time_between_requests_and_the_time_of_an_answer_have_no_limit():
         for _ in range(2):
             assert get(patient) == (200, b"ok")
             time.sleep(2 * SHORT)
+
+
+async def wait_forever(scope, receive, send):
+    await asyncio.Event().wait()
+
+
+async def answer_much(scope, receive, send):
+    length = 20_000_000  # more than the system keeps for a client that does not read
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * length})
+
+
+@pytest.mark.parametrize("app", [CancelOnDisconnect(wait_forever), answer_much])
+def test_a_request_in_progress_does_not_keep_the_server_from_ending(app, capsys):
+    async def app_with_lifespan(scope, *messages):
+        await (read_and_answer if scope["type"] == "lifespan" else app)(scope, *messages)
+
+    with serving(app_with_lifespan) as connect:
+        connection = connect()
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(0.2)
+    assert not capsys.readouterr().err

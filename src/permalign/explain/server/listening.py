@@ -1,5 +1,6 @@
 """Serving an application at a port until it is interrupted."""
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable
@@ -10,6 +11,9 @@ from starlette.types import ASGIApp
 from permalign.errors import PermalignError
 from permalign.explain.server.limits import Limits
 from permalign.explain.server.request_deadline import with_deadline
+
+SECONDS_TO_CLOSE = 0.5
+"""How long the last answers may take to be sent when the server ends."""
 
 
 def listen(app: ASGIApp, limits: Limits, listener: socket.socket, ready: Callable[[str], None]) -> None:
@@ -25,11 +29,31 @@ def listen(app: ASGIApp, limits: Limits, listener: socket.socket, ready: Callabl
     host, port = listener.getsockname()[:2]
     try:
         ready(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
-        uvicorn.Server(configuration(app, limits)).run(sockets=[listener])
+        Server(configuration(app, limits)).run(sockets=[listener])
     except KeyboardInterrupt:
         return
     finally:
         listener.close()
+
+
+class Server(uvicorn.Server):
+    """A server that ends at once: requests in progress are answered with status 503.
+
+    uvicorn waits for them first, and prints an error when it has waited too long.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End all requests and connections, then the application."""
+        for task in self.server_state.tasks:
+            task.cancel()
+        abort = asyncio.get_running_loop().call_later(SECONDS_TO_CLOSE, self._abort_connections)
+        await super().shutdown(sockets)
+        abort.cancel()
+
+    def _abort_connections(self) -> None:
+        """Close the connections of clients that do not read their answers."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
@@ -43,7 +67,7 @@ def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
         server_header=False,
         limit_concurrency=200,  # connections beyond these are answered with status 503
         timeout_keep_alive=5,
-        timeout_graceful_shutdown=1,
+        timeout_graceful_shutdown=1,  # longer than SECONDS_TO_CLOSE, after which nothing is left to wait for
     )
 
 
