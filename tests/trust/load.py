@@ -1,80 +1,142 @@
 """Sends requests from many connections to the explorer on this machine, and counts and times the answers."""
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
 from statistics import quantiles
 
 import httpx
 import psutil
-from tests.training.small_run import SILENT, options, write_data
 
-from permalign.training.launch import train
+MODEL = "arithmetic"
+"""A model of the package, in the size in which it is used."""
 
-LETTERS = "abcdef"
+MAX_GROWTH = 0.1
+"""By how much the memory may grow in the second half of the time, as a share."""
+
+MAX_OTHER_WORK = 0.1
+"""How busy the processors may be with something else before speed says nothing, as a share."""
 
 
-def load(folder: Path, connections: int, seconds: float) -> dict[str, object]:
-    """Ask for predictions of different sentences of nine words.
+@dataclass(frozen=True)
+class Load:
+    """What a server did under load.
 
-    Returns:
-        The counts of answers by status, answers a second, median and 99th percentile in milliseconds of those with
-        status 200, and the memory of all processes of the server in MB before, in the middle and at the end.
+    Attributes:
+        connections: how many connections asked at the same time.
+        seconds: for how long.
+        statuses: how many answers had each status; errors of a connection are counted by their names.
+        answers_a_second: how many answers had status 200, every second.
+        median: the median time to such an answer, in milliseconds.
+        slowest: the 99th percentile of this time, in milliseconds.
+        memory: the memory of all processes of the server in MB before, in the middle and at the end.
+        other_work: how busy the processors were with something else before and after, the larger of both shares.
     """
-    run = folder / "served"
-    train(options(write_data(folder)), run, display=SILENT)
-    command = [sys.executable, "-m", "permalign.cli", "serve", str(run), "--port", "0"]
+
+    connections: int
+    seconds: float
+    statuses: dict[str, int]
+    answers_a_second: float
+    median: int
+    slowest: int
+    memory: tuple[int, int, int]
+    other_work: float
+
+    def faults(self, min_answers_a_second: float = 0.0) -> list[str]:
+        """Return the promises that are broken; a busy machine may be slow."""
+        name = f"load of {self.connections} connections"
+        faults = []
+        errors = {status: count for status, count in self.statuses.items() if status not in ("200", "429")}
+        if errors:
+            faults.append(f"{name}: answers other than 200 and 429: {errors}")
+        _, middle, end = self.memory
+        if end > middle * (1 + MAX_GROWTH):
+            faults.append(f"{name}: the memory grew from {middle} to {end} MB in the second half")
+        if self.answers_a_second < min_answers_a_second and self.other_work <= MAX_OTHER_WORK:
+            faults.append(f"{name}: {self.answers_a_second} answers a second, not {min_answers_a_second:.0f}")
+        return faults
+
+    def __str__(self) -> str:
+        return (
+            f"{self.connections} connections for {self.seconds:.0f} s: {self.answers_a_second} answers a second to "
+            f"sentences of nine words, median {self.median} ms, 99th percentile {self.slowest} ms; answers by status "
+            f"{self.statuses}; memory of the server {' → '.join(map(str, self.memory))} MB; processors "
+            f"{self.other_work:.0%} busy with other work"
+        )
+
+
+def load(connections: int, seconds: float) -> Load:
+    """Ask for predictions of different sentences of nine words, on as many connections, for some time."""
+    before = _processor_use()
+    command = [sys.executable, "-m", "permalign.cli", "serve", MODEL, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as server:
         try:
             assert server.stderr is not None
             lines = iter(server.stderr.readline, "")
             address = next(line for line in lines if "http://" in line).split(" at ")[1].split()[0]
-            return asyncio.run(_flood(address, run.name, connections, seconds, psutil.Process(server.pid)))
+            statuses, times, memory = asyncio.run(
+                _flood(address, connections, seconds, psutil.Process(server.pid))
+            )
         finally:
             server.send_signal(signal.SIGINT)
             server.wait(30)
+    cuts = quantiles(times, n=100) if len(times) > 1 else [0.0] * 99
+    return Load(
+        connections,
+        seconds,
+        {str(status): count for status, count in sorted(statuses.items(), key=str)},
+        round(len(times) / seconds, 1),
+        round(1000 * cuts[49]),
+        round(1000 * cuts[98]),
+        memory,
+        max(before, _processor_use()),
+    )
+
+
+def _processor_use() -> float:
+    """Return how busy the processors are now, while the server does not run."""
+    return psutil.cpu_percent(interval=2.0) / 100
+
+
+def _expressions() -> Iterator[str]:
+    """All expressions of nine words; as they are different, no answer comes from the cache."""
+    for one, two, three, first, second in product(*[range(10)] * 3, "+-*/", "+-*/"):
+        yield f"( ( {one} {first} {two} ) {second} {three} )"
+        yield f"( {one} {first} ( {two} {second} {three} ) )"
 
 
 async def _flood(
-    address: str, run: str, connections: int, seconds: float, server: psutil.Process
-) -> dict[str, object]:
+    address: str, connections: int, seconds: float, server: psutil.Process
+) -> tuple[Counter[object], list[float], tuple[int, int, int]]:
+    """Return answers by status, the times of those with status 200, and the server's memory at three times."""
     statuses: Counter[object] = Counter()
     times: list[float] = []
+    expressions = _expressions()
     limits = httpx.Limits(max_connections=connections)
     async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
-        await _ask(client, run, "a b c", Counter(), [])  # the model is loaded
-        memory, end = [_megabytes(server)], time.monotonic() + seconds
+        ask_once = (_ask(client, MODEL, next(expressions), Counter(), []) for _ in range(32))
+        await asyncio.gather(*ask_once)  # so many that all worker processes are started
+        before = await _settled_megabytes(server)
+        end = time.monotonic() + seconds
 
-        async def one(number: int) -> None:
-            count = 0
+        async def one() -> None:
             while time.monotonic() < end:
-                words = [LETTERS[(number * 7 + count * (place + 1) + place) % 6] for place in range(9)]
-                words[0] = f"{number}x{count}"  # so that no answer comes from the cache
-                await _ask(client, run, " ".join(words), statuses, times)
-                count += 1
+                await _ask(client, MODEL, next(expressions), statuses, times)
 
-        async def watch() -> None:
+        async def watch() -> int:
             await asyncio.sleep(seconds / 2)
-            memory.append(_megabytes(server))
+            return _megabytes(server)
 
-        await asyncio.gather(watch(), *(one(number) for number in range(connections)))
-    memory.append(_megabytes(server))
-    cuts = quantiles(times, n=100) if len(times) > 1 else [0.0] * 99
-    return {
-        "connections": connections,
-        "seconds": seconds,
-        "statuses": {str(status): count for status, count in sorted(statuses.items(), key=str)},
-        "answers a second": round(len(times) / seconds, 1),
-        "median ms": round(1000 * cuts[49]),
-        "99th percentile ms": round(1000 * cuts[98]),
-        "memory MB": memory,
-    }
+        middle, *_ = await asyncio.gather(watch(), *(one() for _ in range(connections)))
+    assert middle is not None
+    return statuses, times, (before, middle, _megabytes(server))
 
 
 async def _ask(
@@ -93,10 +155,19 @@ async def _ask(
         await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
 
 
+async def _settled_megabytes(server: psutil.Process) -> int:
+    """Return the memory of the server's processes when all of them have loaded what they need."""
+    last, now = 0, _megabytes(server)
+    while abs(now - last) > 0.01 * now:
+        await asyncio.sleep(3.0)
+        last, now = now, _megabytes(server)
+    return now
+
+
 def _megabytes(server: psutil.Process) -> int:
     processes = [server, *server.children(recursive=True)]
     return round(sum(process.memory_info().rss for process in processes) / 2**20)
 
 
 if __name__ == "__main__":
-    print(json.dumps(load(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])), indent=2))
+    print(load(int(sys.argv[1]), float(sys.argv[2])))

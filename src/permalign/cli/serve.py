@@ -67,9 +67,8 @@ def serve(
 
     listen(application, limits, listener, ready)
     sys.stderr.flush()
-    os._exit(
-        0
-    )  # all has ended; else the interpreter takes torch's objects apart for seconds on a busy machine
+    # all has ended, and the interpreter would take torch's objects apart for seconds on a busy machine
+    os._exit(0)
 
 
 def _require_extra() -> None:

@@ -65,7 +65,7 @@ def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
         log_level="warning",
         access_log=False,  # the page's address contains the sentence
         server_header=False,
-        limit_concurrency=200,  # connections beyond these are answered with status 503
+        limit_concurrency=250,  # connections beyond these are answered with status 503
         timeout_keep_alive=5,
         timeout_graceful_shutdown=1,  # longer than SECONDS_TO_CLOSE, after which nothing is left to wait for
     )
