@@ -1,5 +1,6 @@
 """A bound on what exact likelihoods may cost, checked before they are computed."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from math import ceil
 
@@ -28,7 +29,7 @@ def require_affordable(
     >>> require_affordable(lambda n, m: n**3 * m**3, 8, [8], max_operations=10_000)
     Traceback (most recent call last):
     permalign.decoding.search_cost.TooCostlyError: the sentence is too long for this model: with its 8 words, and 8 \
-words of output, an exact answer takes about 2.6e+05 operations, but at most 1e+04 are allowed. Sentences of up to 4 \
+words of output, an exact answer takes about 2.6e+05 operations, but at most 1.0e+04 are allowed. Sentences of up to 4 \
 words can be answered.
     """
 
@@ -38,11 +39,9 @@ words can be answered.
 
     if max_operations is None or total(source_length) <= max_operations:
         return
-    longest = next(
-        (length for length in range(source_length - 1, 0, -1) if total(length) <= max_operations), 0
-    )
+    longest = bisect_right(range(1, source_length), max_operations, key=total)
     raise TooCostlyError(
         f"the sentence is too long for this model: with its {source_length} words, and {max(target_lengths)} words of "
-        f"output, an exact answer takes about {total(source_length):.1e} operations, but at most {max_operations:.0e} "
+        f"output, an exact answer takes about {total(source_length):.1e} operations, but at most {max_operations:.1e} "
         f"are allowed. Sentences of up to {longest} words can be answered."
     )

@@ -13,6 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.explain.server.fake_worker import COMMAND
 from tests.explain.server.served import listening
+from tests.models.small import make
 
 from permalign.explain import compare, explain, sample
 from permalign.explain.server.answers import answer_job
@@ -363,6 +364,17 @@ def test_answers_that_cost_too_much_are_refused_before_they_are_computed(exact_r
     assert refused.status == 422
     assert b"Sentences of up to 1 words can be answered" in refused.body
     assert answer_job(Job(operation, request), models, Limits()).status == 200
+
+
+@pytest.mark.parametrize(("length", "is_allowed"), [(20, True), (30, False), (60, True)])
+def test_the_allowed_cost_can_be_computed_in_time(length, is_allowed):
+    """Outputs of sixty words that write at most one word each, in trees with four labels, as for GeoQuery.
+
+    An output of 20 words takes seven seconds, and one of 30 words more than the time that a client waits on a busy
+    machine. If every word writes exactly one, there is little to sum over.
+    """
+    head = make("labelled exact", "segments", max_segment_length=1).head
+    assert (head.cost_over_orders(60, length, num_labels=4) <= Limits().max_operations) == is_allowed
 
 
 def test_stored_predictions_are_listed_with_wrong_ones_first(client):

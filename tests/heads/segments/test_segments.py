@@ -314,16 +314,28 @@ def test_attention_and_phrases_exclude_each_other():
         small_head(SegmentsHead, attention=True, max_phrase_length=2)
 
 
+@pytest.mark.parametrize("longest", [1, 2, 9])
 @pytest.mark.parametrize(
-    ("words", "outputs", "labels"), [(1, 2, 1), (2, 0, 1), (3, 2, 1), (4, 3, 2), (5, 1, 3)]
+    ("words", "outputs", "labels"), [(1, 2, 1), (2, 0, 1), (3, 2, 1), (4, 3, 2), (5, 1, 3), (4, 5, 1)]
 )
-def test_the_cost_of_a_sum_over_orders_counts_pairs_of_children(words, outputs, labels):
-    source = list(itertools.combinations(range(words + 1), 3))  # start, split and end
-    target = list(itertools.combinations_with_replacement(range(outputs + 1), 3))
-    spans = list(itertools.combinations(range(words + 1), 2))
-    written = list(itertools.combinations_with_replacement(range(outputs + 1), 2))
-    pairs = len(source) * len(target) * labels**2 + len(spans) * len(written) * labels**3
-    head = small_head(SegmentsHead)
+def test_the_cost_of_a_sum_over_orders_counts_pairs_of_children(words, outputs, labels, longest):
+    def is_possible(width, size):
+        return size <= width * longest and outputs - size <= (words - width) * longest
+
+    splits = [
+        (i, j, k, p, r, q)
+        for i, j, k in itertools.combinations(range(words + 1), 3)  # start, split and end
+        for p, r, q in itertools.combinations_with_replacement(range(outputs + 1), 3)
+        if is_possible(k - i, q - p) and is_possible(j - i, r - p) and is_possible(k - j, q - r)
+    ]
+    cells = [
+        (i, k, p, q)
+        for i, k in itertools.combinations(range(words + 1), 2)
+        for p, q in itertools.combinations_with_replacement(range(outputs + 1), 2)
+        if is_possible(k - i, q - p)
+    ]
+    head = small_head(SegmentsHead, max_segment_length=longest)
+    pairs = len(splits) * labels**2 + len(cells) * labels**3
     assert head.cost_over_orders(words, outputs, labels) == 2 * pairs  # straight and inverted
 
 

@@ -28,7 +28,7 @@ class Limits:
     max_sentences: int = 16
     max_samples: int = 16
     max_body_bytes: int = 65_536
-    max_operations: float = 2e10  # a few seconds on one core
+    max_operations: float = 1.5e9  # about ten seconds on one core
     max_memory_bytes: int = 2 * 2**30
     num_workers: int = 2
     timeout_seconds: float = 20.0

@@ -1,9 +1,9 @@
 """Segments: every source cell writes a few tokens by itself, so that orders can be summed over exactly."""
 
 from collections.abc import Sequence
-from math import comb
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -16,7 +16,7 @@ from permalign.heads.segmental_head import SegmentalHead
 from permalign.heads.segments.decoder import SegmentsDecoder
 from permalign.heads.segments.phrase_cells import PhraseCells
 from permalign.heads.softmax.segmental import History, SegmentalSoftmax
-from permalign.kernels.layout import span_count, span_offsets, split_count
+from permalign.kernels.layout import span_offsets
 from permalign.shapes import Float, Int
 from permalign.structures import Derivation, OrderDistribution, SynchronousPermutation, Transduction
 from permalign.text.batching import pad
@@ -194,9 +194,28 @@ class SegmentsHead(SegmentalHead):
             return log_probs.masked_fill_(~self.word_scores.allowed, -torch.inf)
 
     def cost_over_orders(self, source_length: int, target_length: int, num_labels: int) -> int:
-        """Return the number of pairs of children in all cells of the chart: O(n^3 m^3 K^2 + n^2 m^2 K^3)."""
-        splits = split_count(source_length) * comb(target_length + 3, 3)  # of both sides
-        cells = span_count(source_length) * comb(target_length + 2, 2)
+        """Return the number of pairs of children in all cells of the chart: O(n^3 m^3 K^2 + n^2 m^2 K^3).
+
+        Only cells count that are part of a derivation of the whole output: as a word writes at most L tokens, a span
+        of w words writes from m - (n - w) L to w L of the m tokens. The time to count is O(n^2 m).
+        """
+        n, m, longest = source_length, target_length, self.max_segment_length
+        widths, sizes = np.arange(n + 1), np.arange(m + 1)
+        fewest, most = np.maximum(0, m - (n - widths) * longest), np.minimum(m, widths * longest)
+        is_possible = (fewest[:, None] <= sizes) & (sizes <= most[:, None])  # [width, size]
+        starts = m + 1 - sizes  # in how many places of the output a part of each size can begin
+        splits = cells = 0
+        for width in range(1, n + 1):
+            # up_to[s]: the starts of all parts with fewer than s tokens that a span of this width can write
+            up_to = np.concatenate([[0], np.cumsum(starts * is_possible[width])])
+            left = np.arange(1, width)
+            right = width - left
+            # if the left child writes s tokens, both write from s + fewest[right] to s + most[right]
+            low = np.minimum(sizes + fewest[right, None], m + 1)
+            high = np.minimum(sizes + most[right, None] + 1, m + 1)
+            both = (up_to[np.maximum(high, low)] - up_to[low]) * is_possible[left]
+            splits += (n + 1 - width) * int(both.sum())
+            cells += (n + 1 - width) * int(up_to[-1])
         return 2 * (splits * num_labels**2 + cells * num_labels**3)
 
     def derivations_over_orders(
