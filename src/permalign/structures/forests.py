@@ -1,8 +1,8 @@
 """The packed forests of the two grammars, for k-best search: trees without labels, and trees with labels."""
 
-from collections.abc import Sequence
-from itertools import product
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,16 +34,17 @@ class SeparableForest(Forest):
         start, end, _ = item
         return 0.0 if end - start == 1 else None
 
-    def choices(self, item: Item) -> list[tuple[float, Choice]]:
-        """All splits of the span, with the rules that it may use."""
+    def choices(self, item: Item) -> Iterator[tuple[float, Choice]]:
+        """All splits of the span, with the rules that it may use, best first."""
         start, end, forbidden = item
         first = self._split(start, start + 1, end)
-        return [
+        choices = [
             (self._best[first + middle - start - 1][rule], (middle, rule))
             for middle in range(start + 1, end)
             for rule in (0, 1)
             if rule != forbidden
         ]
+        return iter(sorted(choices, key=lambda choice: -choice[0]))
 
     def children(self, item: Item, choice: Choice) -> tuple[Item, ...]:
         """The two parts of the span."""
@@ -92,24 +93,22 @@ class LabelledForest(Forest):
         start, end, label = item
         return self._token_scores[start][label] if end - start == 1 and label >= 0 else None
 
-    def choices(self, item: Item) -> list[tuple[float, Choice]]:
-        """All splits of the span with the labels of their parts; at the root all labels."""
+    def choices(self, item: Item) -> Iterator[tuple[float, Choice]]:
+        """All splits of the span with the labels of their parts, best first; at the root all labels."""
         start, end, label = item
         if label < 0:
-            tops = (self._root + self._left[0, self._length]).tolist()
-            return [(weight, (top,)) for top, weight in enumerate(tops)]
+            for weight, top in _best_first(self._root + self._left[0, self._length]):
+                yield weight, (top,)
+            return
         width = end - start
         left = self._left[start, 1:width][:, None, :, None]
         right = self._right[end, 1:width].flip(0)[:, None, None]
         weights = self._of_splits(start, end)[..., None, None] + left + right + self._rules[:, label]
-        labels = range(self._labels)
-        return list(
-            zip(
-                weights.flatten().tolist(),
-                product(range(start + 1, end), range(2), labels, labels),
-                strict=True,
-            )
-        )
+        for weight, index in _best_first(weights.flatten()):
+            index, right_label = divmod(index, self._labels)
+            index, left_label = divmod(index, self._labels)
+            split, orientation = divmod(index, 2)
+            yield weight, (start + 1 + split, orientation, left_label, right_label)
 
     def children(self, item: Item, choice: Choice) -> tuple[Item, ...]:
         """The two parts of the span with their labels; below the root the whole sentence with its label."""
@@ -143,3 +142,10 @@ class LabelledForest(Forest):
         middle = torch.arange(start + 1, end, device=self._splits.device)
         ends = torch.full_like(middle, start), middle, torch.full_like(middle, end)
         return self._splits[split_index(self._length, *ends)]
+
+
+def _best_first(weights: Tensor) -> Iterator[tuple[float, int]]:
+    """The numbers of a tensor with their indices, from the largest to the smallest; the first index of equal ones."""
+    values = weights.cpu().numpy()
+    indices = np.argsort(-values, kind="stable")
+    return zip(values[indices].tolist(), indices.tolist(), strict=True)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import islice
 from math import exp
 from typing import NamedTuple
@@ -33,8 +33,11 @@ class Forest(ABC):
         """The weight of an item that is not built of others; None for any other item."""
 
     @abstractmethod
-    def choices(self, item: Item) -> list[tuple[float, Choice]]:
-        """Every choice for an item, with the weight of the best tree that begins with it."""
+    def choices(self, item: Item) -> Iterator[tuple[float, Choice]]:
+        """Every choice for an item, with the weight of the best tree that begins with it; best first.
+
+        Choices with the same weight come in their own order.
+        """
 
     @abstractmethod
     def children(self, item: Item, choice: Choice) -> tuple[Item, ...]:
@@ -64,12 +67,14 @@ class _Ranking:
     """The trees of one item that are known so far.
 
     Attributes:
-        found: the best ones, in order.
+        choices: the choices whose best trees are no candidates yet, best first.
+        found: the best trees, in order.
         heap: candidates for the next best.
         seen: the choices and ranks that have been pushed as successors.
     """
 
-    heap: list[_Candidate]
+    choices: Iterator[tuple[float, Choice]]
+    heap: list[_Candidate] = field(default_factory=list)
     found: list[_Candidate] = field(default_factory=list)
     seen: set[tuple[Choice, tuple[int, int]]] = field(default_factory=set)
 
@@ -100,17 +105,21 @@ class BestFirst:
         while len(ranking.found) <= rank:
             if ranking.found:
                 self._push_successors(item, ranking)
+            if not ranking.found or ranking.found[-1].ranks == (0, 0):
+                self._push_next_choice(ranking)
             if not ranking.heap:
                 return None
             ranking.found.append(heappop(ranking.heap))
         return -ranking.found[rank].cost
 
     def _open(self, item: Item) -> _Ranking:
-        """Begin with the best tree of every choice."""
-        heap = [_Candidate(-weight, choice, (0, 0)) for weight, choice in self._forest.choices(item)]
-        heapify(heap)
-        ranking = self._rankings[item] = _Ranking(heap)
+        ranking = self._rankings[item] = _Ranking(self._forest.choices(item))
         return ranking
+
+    def _push_next_choice(self, ranking: _Ranking) -> None:
+        """Push the best tree of the next choice; those of later choices are no better."""
+        for weight, choice in islice(ranking.choices, 1):
+            heappush(ranking.heap, _Candidate(-weight, choice, (0, 0)))
 
     def _push_successors(self, item: Item, ranking: _Ranking) -> None:
         """Push the successors of the last tree found: the same choice with the next best left, or right, subtree."""
