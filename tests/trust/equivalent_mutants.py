@@ -60,6 +60,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "left = scores.new_zeros(batch, max_length + (2), max_length + 1, 2)": _ROOM,
         "left = scores.new_zeros(batch, (max_length - 1), max_length + 1, 2)": _ROOM,
         "right = scores.new_zeros(batch, max_length + 1, max_length + (2))": _ROOM,
+        "[0, 0, *(split_offset(max_length, w) for w in range(2, max_length + (2)))], device=device": _ROOM,
         "for width in range(2, max_length + (2)):": "There are no spans that are wider than the sentence.",
         "shape = (batch, max_length + 1, max_length + (2), max_length + 1)": _ROOM,
         "from_left = rules.new_zeros(batch, max_length + (2), max_length + 1, 2)  # [i, width, parent's rule]": _ROOM,
