@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import product
 from statistics import quantiles
@@ -119,14 +120,18 @@ async def _flood(
     statuses: Counter[object] = Counter()
     times: list[float] = []
     expressions = _expressions()
-    limits = httpx.Limits(max_connections=connections)
-    async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
-        ask_once = (_ask(client, MODEL, next(expressions), Counter(), []) for _ in range(32))
+    async with AsyncExitStack() as stack:
+        # a client of its own for each connection: one with many looks through all of them for every request
+        clients = [
+            await stack.enter_async_context(httpx.AsyncClient(base_url=address, timeout=60, verify=False))
+            for _ in range(connections)
+        ]
+        ask_once = (_ask(client, MODEL, next(expressions), Counter(), []) for client in clients[:32])
         await asyncio.gather(*ask_once)  # so many that all worker processes are started
         before = await _settled_megabytes(server)
         end = time.monotonic() + seconds
 
-        async def one() -> None:
+        async def one(client: httpx.AsyncClient) -> None:
             while time.monotonic() < end:
                 await _ask(client, MODEL, next(expressions), statuses, times)
 
@@ -134,7 +139,7 @@ async def _flood(
             await asyncio.sleep(seconds / 2)
             return _megabytes(server)
 
-        middle, *_ = await asyncio.gather(watch(), *(one() for _ in range(connections)))
+        middle, *_ = await asyncio.gather(watch(), *map(one, clients))
     assert middle is not None
     return statuses, times, (before, middle, _megabytes(server))
 
