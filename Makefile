@@ -46,7 +46,7 @@ test-all: $(READY)  ## the slow tests as well, in a random order, why others are
 bench: $(READY)  ## side-by-side speed ratios, kept in benchmarks/results
 	$(BIN)/python -m benchmarks
 
-trust: $(READY)  ## kill runs, damage files, fuzz readers and load the explorer for 12 minutes; writes results/trust.md
+trust: $(READY)  ## kill runs, damage files, fuzz readers and load the explorer, in about 17 minutes; writes results/trust.md
 	$(BIN)/python -m tests.trust
 
 mutate: $(READY)  ## change the code in 100 small ways, list those that no test notices, and write results/mutation.md
