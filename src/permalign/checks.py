@@ -15,6 +15,11 @@ def shape_of(tensor: Tensor) -> str:
     return str(tuple(tensor.shape))
 
 
+def should_validate(validate_args: bool | None) -> bool:
+    """Whether the values of arguments are checked; None means the default of `torch.distributions`."""
+    return bool(torch.distributions.Distribution._validate_args if validate_args is None else validate_args)
+
+
 def require_at_least_one(**counts: int) -> None:
     """Require that each of these arguments is 1 or more."""
     for name, count in counts.items():

@@ -24,7 +24,9 @@ CHECKSUMS = "checksums.json"
 """The file that holds the checksums of the other files of its folder."""
 
 _LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
-_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""The numbers of the errors for a file or folder that may not be written."""
 
 
 class LockedError(PermalignError):
@@ -291,7 +293,7 @@ def exclusive_lock(
         holder = _read_holder(path) or "another one"
         raise LockedError(f"{busy or f'{path} is locked'} by process {holder}. {advice}".rstrip()) from None
     except OSError as error:
-        if error.errno in _READ_ONLY:
+        if error.errno in READ_ONLY:
             raise DataError(
                 f"cannot be written ({error.strerror}). Change the permissions of its folder, or use a copy of it.",
                 path,

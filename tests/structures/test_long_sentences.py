@@ -313,15 +313,18 @@ def assert_values_and_slopes(ours, theirs, arguments, checked=3):
             assert gradient[index].item() == pytest.approx(slope, rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.slow
-def test_labelled_trees_are_those_of_plain_recurrences(backend):
-    length, labels = 24, 3
-    arguments = (
+def labelled_scores(length, labels=3):
+    """The scores of rules, tokens, splits and roots."""
+    return (
         draw(2, labels, labels, labels),
         draw(1, length, labels, seed=1),
         draw(1, (length**3 - length) // 6, 2, seed=2),
         draw(labels, seed=3),
     )
+
+
+@pytest.mark.slow
+def test_labelled_trees_are_those_of_plain_recurrences(backend):
 
     def ours(rules, tokens, splits, root):
         return LabelledPermutation(rules, tokens, splits, root_scores=root).log_partition()
@@ -329,19 +332,13 @@ def test_labelled_trees_are_those_of_plain_recurrences(backend):
     def theirs(rules, tokens, splits, root):
         return labelled_sum(rules, tokens[0], splits[0], root)
 
-    assert_values_and_slopes(ours, theirs, arguments, checked=2)
+    assert_values_and_slopes(ours, theirs, labelled_scores(24), checked=2)
 
 
 @pytest.mark.slow
 def test_labelled_taggings_are_those_of_plain_recurrences(backend):
-    length, labels = 12, 3
-    arguments = (
-        draw(2, labels, labels, labels),
-        draw(1, length, labels, seed=1),
-        draw(1, (length**3 - length) // 6, 2, seed=2),
-        draw(labels, seed=3),
-        draw(1, length, length, seed=4).log_softmax(-1),
-    )
+    length = 12
+    arguments = (*labelled_scores(length), draw(1, length, length, seed=4).log_softmax(-1))
 
     def ours(rules, tokens, splits, root, emissions):
         return LabelledPermutation(rules, tokens, splits, root_scores=root).log_likelihood(emissions)

@@ -17,6 +17,7 @@ from permalign.checks import (
     require_scores,
     sample_count,
     shape_of,
+    should_validate,
 )
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
@@ -89,7 +90,7 @@ class MonotoneAlignment:
         self.target_lengths = require_lengths(
             "target_lengths", target_lengths, "emit_logits", emit_logits, steps
         )
-        if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
+        if should_validate(validate_args):
             require_range(
                 "source_lengths", self.source_lengths, "emit_logits", emit_logits, cells, what="cells"
             )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from permalign.checks import shape_of
+from permalign.checks import shape_of, should_validate
 from permalign.shapes import Int
 from permalign.structures.permutations import is_separable, separable_permutations
 
@@ -38,7 +38,7 @@ class Orders(Distribution):
 
     def __init__(self, batch: int, length: int, validate_args: bool | None) -> None:
         super().__init__(torch.Size([batch]), torch.Size([length]), validate_args=False)
-        self._validate_args = bool(Distribution._validate_args if validate_args is None else validate_args)
+        self._validate_args = should_validate(validate_args)
 
     @property
     def length(self) -> int:

@@ -13,6 +13,7 @@ from permalign.checks import (
     require_range,
     sample_count,
     shape_of,
+    should_validate,
 )
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
@@ -67,7 +68,7 @@ class SegmentalAlignment:
         self.target_lengths = require_lengths(
             "target_lengths", target_lengths, name, segment_log_probs, starts - 1
         )
-        if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
+        if should_validate(validate_args):
             require_range("source_lengths", self.source_lengths, name, segment_log_probs, cells, what="cells")
             require_range(
                 "target_lengths", self.target_lengths, name, segment_log_probs, starts - 1, minimum=0

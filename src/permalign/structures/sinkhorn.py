@@ -9,6 +9,7 @@ from permalign.checks import (
     require_range,
     require_scores,
     shape_of,
+    should_validate,
 )
 from permalign.errors import PermalignError
 from permalign.kernels.layout import inside_square
@@ -44,7 +45,7 @@ def sinkhorn_matrix(
         raise ValueError(f"iterations is {iterations}, but must be at least 1. The paper uses 32.")
     length = scores.shape[1]
     inside = inside_square(lengths, length)
-    if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
+    if should_validate(validate_args):
         require_scores("scores", scores, inside)
     diagonal = torch.eye(length, dtype=torch.bool, device=scores.device)
     logs = scores.masked_fill(~inside, -torch.inf).masked_fill(~inside & diagonal, 0.0)

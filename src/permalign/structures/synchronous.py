@@ -17,6 +17,7 @@ from permalign.checks import (
     require_scores,
     sample_count,
     shape_of,
+    should_validate,
 )
 from permalign.kernels import Walks
 from permalign.kernels.layout import (
@@ -141,7 +142,7 @@ class SynchronousPermutation:
         self.target_lengths = require_lengths(
             "target_lengths", target_lengths, name, segment_log_probs, starts - 1
         )
-        if torch.distributions.Distribution._validate_args if validate_args is None else validate_args:
+        if should_validate(validate_args):
             lengths = self.source_lengths
             require_range("source_lengths", lengths, name, segment_log_probs, length, what="tokens")
             require_range(

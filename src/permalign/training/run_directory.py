@@ -217,7 +217,7 @@ class RunDirectory:
             try:
                 require_unchanged(state)
                 self._return_checkpoints(state)
-                notes += self._restore_records(state)
+                notes += self._restore_checksums(state)
                 for step, _ in read_progress(state).kept:
                     notes += restore_files(self.checkpoint(step), [self.model, self.predictions])
                     self._require_checkpoint(step)
@@ -240,11 +240,11 @@ class RunDirectory:
                 found[self.checkpoint(step).name] = read_checksums(self.checkpoint(step))
         return {name: checksums for name, checksums in found.items() if checksums}
 
-    def _restore_records(self, state: Path) -> list[str]:
-        """Write checksums of kept checkpoints again that are not those of a state, by which the files are judged then.
+    def _restore_checksums(self, state: Path) -> list[str]:
+        """Write the checksums of kept checkpoints again where they are not those that were saved with a state.
 
         Returns:
-            A line about each record.
+            A line about each file of checksums that was written.
         """
         notes = []
         for name, checksums in read_kept_checksums(state).items():

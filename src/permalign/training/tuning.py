@@ -208,7 +208,7 @@ def _listed(chosen: Mapping[str, Value]) -> str:
 
 
 def _num_trials(study: optuna.Study) -> int:
-    """The number of trials that ended, without those that were interrupted."""
+    """The number of trials that ended, without those that were never trained."""
     return sum(STOPPED not in trial.user_attrs for trial in study.get_trials(states=ENDED))
 
 

@@ -18,7 +18,6 @@ from permalign.files import LockedError, exclusive_lock, write_text
 FOLDER = "folder"
 """The user attribute of trials with the identifier of the folder in which their runs are."""
 
-
 RESUMED = "resumed"
 """The user attribute of trials that were resumed: from which step, and how often from there."""
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from permalign.errors import DataError
+from permalign.files import READ_ONLY
 from permalign.training.run_directory import RunDirectory
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -15,7 +16,7 @@ FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 REMOVED = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 """The numbers of the errors for a file or folder that is no longer there."""
 
-NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
+NOT_WRITABLE = (*READ_ONLY, errno.EIO)
 """The numbers of the errors for a file system that does not let us write, or cannot."""
 
 

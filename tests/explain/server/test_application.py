@@ -370,8 +370,8 @@ def test_answers_that_cost_too_much_are_refused_before_they_are_computed(exact_r
 def test_the_allowed_cost_can_be_computed_in_time(length, is_allowed):
     """Outputs of sixty words that write at most one word each, in trees with four labels, as for GeoQuery.
 
-    An output of 20 words takes seven seconds, and one of 30 words more than the time that a client waits on a busy
-    machine. If every word writes exactly one, there is little to sum over.
+    An output of 20 words takes seven to nine seconds of CPU time. If every word writes exactly one, there is little to
+    sum over.
     """
     head = make("labelled exact", "segments", max_segment_length=1).head
     assert (head.cost_over_orders(60, length, num_labels=4) <= Limits().max_operations) == is_allowed
