@@ -15,13 +15,26 @@ from pydantic import Field, model_validator
 
 from permalign.errors import ConfigError, unknown_name
 from permalign.options.base import MAX_SEED, Count, NaturalInt, Options, PositiveInt
-from permalign.options.model import ModelOptions
+from permalign.options.model import EncoderOptions, HeadOptions, ModelOptions
 from permalign.plugins import METRICS, TASKS
 from permalign.tasks.base import Task
 from permalign.tasks.registry import get_task
 
 DEFAULT_EPOCHS = 100
 """The maximum number of epochs of a run that says nothing about its end."""
+
+_HEAD_OPTIONS_OF_PRETRAINING = (
+    "embedding_dim",
+    "embedding_dropout",
+    "hidden_size",
+    "num_layers",
+    "dropout",
+    "num_negatives",
+    "copy_mechanism",
+    "copy_dropout",
+    "max_segment_length",
+)
+"""What the head that pretrains a reorderer has in common with the head of the run."""
 
 
 class SideOptions(Options):
@@ -172,6 +185,12 @@ class TrainingOptions(Options):
     clip_grad_norm: float | None = Field(
         5.0, gt=0.0, description="maximum norm of the gradient; null for no clipping"
     )
+    pretrain_reorderer: NaturalInt = Field(
+        0,
+        description="number of steps for which a first model trains the reorderer by exact transduction; its head "
+        "reads single words (segments without an encoder), so that their order matters. The run then starts with that "
+        "reorderer and a new head; 0 for none (separable, labelled)",
+    )
     reorderer_first: ReordererFirstOptions = ReordererFirstOptions()
     stages: tuple[StageOptions, ...] = Field(
         (),
@@ -299,6 +318,7 @@ class RunOptions(Options):
             )
         self._require_stages()
         self._require_restarts()
+        self._require_pretraining()
         self._require_recombination()
         self._require_text()
 
@@ -368,6 +388,36 @@ class RunOptions(Options):
                 f"steps and the stages {steps}: a restart that ends before them tells little. Raise it."
             )
 
+    def _require_pretraining(self) -> None:
+        training, model = self.training, self.model
+        if not training.pretrain_reorderer:
+            return
+        if model.reorderer.kind not in ("separable", "labelled"):
+            raise ConfigError(
+                "training.pretrain_reorderer trains a separable or labelled reorderer, but model.reorderer.kind is "
+                f"{model.reorderer.kind}. Leave it out."
+            )
+        if model.ensemble_size > 1 or model.inverse is not None:
+            raise ConfigError(
+                "training.pretrain_reorderer is for single models, but the model has an inverse model or an "
+                "ensemble_size above 1. Leave one of them out."
+            )
+        if model.reorderer.shared_embeddings and model.head.pretrained:
+            raise ConfigError(
+                "training.pretrain_reorderer needs a head that reads single words, but with "
+                "model.reorderer.shared_embeddings, the reorderer has the contextual embeddings of "
+                "model.head.pretrained. Leave one of the three out."
+            )
+        if training.restarts > 1:
+            raise ConfigError(
+                "training.pretrain_reorderer and training.restarts cannot be combined. Set one of them."
+            )
+        if training.warmup_steps >= training.pretrain_reorderer:
+            raise ConfigError(
+                f"training.pretrain_reorderer is {training.pretrain_reorderer}, but training.warmup_steps is "
+                f"{training.warmup_steps}: the learning rate would never be reached. Raise the former."
+            )
+
     def _require_recombination(self) -> None:
         if not self.training.recombine:
             return
@@ -406,6 +456,34 @@ class RunOptions(Options):
             )
             for attempt in range(training.restarts)
         ]
+
+    def reorderer_pretraining(self) -> Self:
+        """The options of the first model of a run with ``training.pretrain_reorderer``."""
+        head = self.model.head
+        words_only = HeadOptions(
+            kind="segments",
+            encoder=EncoderOptions(kind="none"),
+            **{name: getattr(head, name) for name in _HEAD_OPTIONS_OF_PRETRAINING},
+        )
+        reorderer = self.model.reorderer.model_copy(update={"objective": "exact"})
+        training = {
+            "pretrain_reorderer": 0,
+            "max_steps": self.training.pretrain_reorderer,
+            "evaluate_every": self.training.pretrain_reorderer,
+            "max_epochs": None,
+            "max_cpu_minutes": None,
+            "overlong_targets": "skip",
+            "stages": (),
+            "reorderer_first": ReordererFirstOptions(),
+            "recombine": 0,
+            "patience": None,
+        }
+        return self.model_copy(
+            update={
+                "model": self.model.model_copy(update={"reorderer": reorderer, "head": words_only}),
+                "training": self.training.model_copy(update=training),
+            }
+        )
 
     def without_recombination(self) -> Self:
         """The options of the first model of a run with ``training.recombine``."""

@@ -420,6 +420,16 @@ _TRANSLATORS = (
         columns=("en-ja-iid", "en-ja-len"),
     ),
     System(Row("exact", "Exact transduction, with attention", ours=True), "exact"),
+    System(
+        Row("hard-pretrained", "Hard-ReMoto, pretrained reorderer", ours=True),
+        "hard-pretrained",
+        evaluation={"decoding": "greedy"},
+    ),
+    System(
+        Row("hard-pretrained-attention", "Hard-ReMoto, pretrained reorderer, with attention", ours=True),
+        "hard-pretrained-attention",
+        evaluation={"decoding": "greedy"},
+    ),
 )
 
 
@@ -465,6 +475,8 @@ def table4() -> Table:
             "In SSNT, Local Reordering and ReMoto, every word is written at the cell of a source word, and the end "
             "cell only ends the output (`words_at_end_cell: false`). ReMoto begins with orders close to the source "
             "order (`initial_inversion_rate: 0.05`).",
+            "A *pretrained reorderer* is trained for two epochs by exact transduction with a head that reads single "
+            "words, on the same training set (`pretrain_reorderer`). The run then trains it further, with a new head.",
         ),
     )
 

@@ -89,7 +89,7 @@ def train(job: Job, record: RunRecord) -> None:
     gives other development scores (with another version, say), the evaluations of the former model are removed.
     """
     from permalign.training.experiments import load_experiment
-    from permalign.training.launch import resume
+    from permalign.training.launch import REORDERER_PRETRAINING, WITHOUT_RECOMBINATION, resume
     from permalign.training.launch import train as begin
     from permalign.training.run_directory import RunDirectory
     from permalign.training.state import latest_progress
@@ -112,11 +112,15 @@ def train(job: Job, record: RunRecord) -> None:
     record.environment.pop("command", None)  # the worker's; the record already has the command of the run
     attempts = [
         attempt
-        for folder in sorted((job.folder / "attempts").glob("seed-*"))
+        for folder in sorted(run.attempts.glob("seed-*"))
         if (attempt := latest_progress(folder / "state")) is not None
     ]
-    first_model = latest_progress(job.folder / "attempts" / "without-recombination" / "state")
-    sessions = (progress, *attempts, *([first_model] if first_model is not None else []))
+    first_models = [
+        first_model
+        for name in (WITHOUT_RECOMBINATION, REORDERER_PRETRAINING)
+        if (first_model := latest_progress(run.attempts / name / "state")) is not None
+    ]
+    sessions = (progress, *attempts, *first_models)
     record.training = {
         "ended": progress.finished,
         "steps": progress.step,

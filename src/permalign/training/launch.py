@@ -14,6 +14,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from permalign.files import exclusive_lock
+from permalign.models.base import Model
 from permalign.models.build_model import load_model
 from permalign.options.run import RunOptions
 from permalign.tasks.base import Example
@@ -28,6 +29,9 @@ from permalign.training.setup import TrainingSetup, prepare
 from permalign.training.state import Progress
 from permalign.training.trackers import quiet_writer_threads, require_installed
 from permalign.training.write_errors import explain_full_disk, explain_lost_folder
+
+WITHOUT_RECOMBINATION, REORDERER_PRETRAINING = "without-recombination", "reorderer-pretraining"
+"""The folders of first models, among the attempts of a run."""
 
 CHANCE = 5.0
 """An exact match on dev, in percent, below which a run may have learned nothing."""
@@ -119,6 +123,8 @@ def _run_session(
         if accelerator.is_main_process:
             run.note(recombined_pairs=len(pairs))
         setup = prepare(options, pairs)
+    if options.training.pretrain_reorderer:
+        _load_pretrained_reorderer(options, setup, run, display)
     display = display or default_display()
     session = Session(options, setup, run, accelerator, display)
     if setup.skipped and speaks:
@@ -136,22 +142,37 @@ def _run_session(
     return session.progress
 
 
-def _recombined_pairs(options: RunOptions, run: RunDirectory, display: Display | None) -> list[Example]:
-    """Train a first model, as a run of its own, and recombine the training pairs by its derivations.
-
-    The pairs depend only on the first model and the seed, so they are the same if the run is resumed.
-    """
-    folder = run.attempts / "without-recombination"
+def _train_first_model(options: RunOptions, folder: Path, display: Display | None) -> Model:
+    """Train a model that the run needs before it begins, as a run of its own, or resume it; return the best model."""
     if (folder / "config.yaml").exists():
         resume(folder, display=display)
     else:
-        train(options.without_recombination(), folder, display=display)
+        train(options, folder, display=display)
+    return load_model(RunDirectory(folder).model)
+
+
+def _load_pretrained_reorderer(
+    options: RunOptions, setup: TrainingSetup, run: RunDirectory, display: Display | None
+) -> None:
+    """Start with the reorderer of a first model, which exact transduction has trained with a head of its own."""
+    first_options = options.reorderer_pretraining()
+    first_model = _train_first_model(first_options, run.attempts / REORDERER_PRETRAINING, display)
+    setup.model.primary.reorderer.load_state_dict(first_model.primary.reorderer.state_dict())
+
+
+def _recombined_pairs(options: RunOptions, run: RunDirectory, display: Display | None) -> list[Example]:
+    """Recombine the training pairs by the derivations of a first model, which is trained without recombination.
+
+    The pairs depend only on the first model and the seed, so they are the same if the run is resumed.
+    """
+    folder = run.attempts / WITHOUT_RECOMBINATION
+    first_model = _train_first_model(options.without_recombination(), folder, display)
     task = options.make_task()
     if task.grammar is None:
         raise AssertionError("the options were checked")
     examples = task.examples(options.train)
     grammar = restrict_to_programs(task.grammar, (example.target for example in examples))
-    fragments = find_fragments(load_model(RunDirectory(folder).model), examples, grammar)
+    fragments = find_fragments(first_model, examples, grammar)
     return recombine(examples, fragments, grammar, options.training.recombine, options.seed)
 
 
