@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 TORCH_INDEX ?=
 TOOLS  := build/tools
 
-.PHONY: help demo models test test-all lint format bench trust mutate docs package release-check locked lock sbom audit clean
+.PHONY: help demo models kernels test test-all lint format bench trust mutate docs package release-check locked lock sbom audit clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,12 +35,13 @@ format: $(READY)  ## mend style and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: $(READY)  ## all tests but the slow ones, with doctests
+kernels: $(READY)  ## compile the kernels, so that several processes do not do so at the same time
 	$(BIN)/python -m permalign.kernels
+
+test: kernels  ## all tests but the slow ones, with doctests
 	$(BIN)/pytest -n 2 -m "not slow"
 
-test-all: $(READY)  ## the slow tests as well, in a random order, why others are skipped, and which lines no test runs
-	$(BIN)/python -m permalign.kernels
+test-all: kernels  ## the slow tests as well, in a random order, why others are skipped, and which lines no test runs
 	$(BIN)/pytest -n 2 -rs --random-order --cov --cov-report=term:skip-covered
 
 bench: $(READY)  ## side-by-side speed ratios, kept in benchmarks/results
@@ -52,7 +53,7 @@ trust: $(READY)  ## kill runs, damage files, fuzz readers and load the explorer,
 mutate: $(READY)  ## change the code in 100 small ways, list those that no test notices, and write results/mutation.md
 	$(BIN)/python -m tests.trust.mutate --write results/mutation.md
 
-docs: $(READY)  ## the documentation, in build/docs, without a warning
+docs: kernels  ## the documentation, in build/docs, without a warning
 	$(BIN)/sphinx-build -W --keep-going -q docs build/docs
 	@echo "open build/docs/index.html"
 
