@@ -429,6 +429,7 @@ _TRANSLATORS = (
         Row("hard-pretrained-attention", "Hard-ReMoto, pretrained reorderer, with attention", ours=True),
         "hard-pretrained-attention",
         evaluation={"decoding": "greedy"},
+        columns=("en-ja-iid", "en-ja-len"),
     ),
 )
 
