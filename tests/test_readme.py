@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -88,6 +89,16 @@ def test_the_drawn_tree_is_the_best_one():
 def test_every_command_of_make_exists():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", README, flags=re.MULTILINE)) <= set(targets)
+
+
+def test_make_says_what_it_downloads_and_takes_torch_from_the_index_that_is_set(tmp_path):
+    command = ["make", "--dry-run", "demo", f"VENV={tmp_path / 'new'}", "TORCH_INDEX=https://index.example"]
+    steps = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    places = [
+        steps.index(words) for words in ("gigabytes", "torch --index-url https://index.example\n", ".[dev]")
+    ]
+    assert places == sorted(places)
+    assert re.search(r"make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu\b", README)
 
 
 def test_every_extra_exists():

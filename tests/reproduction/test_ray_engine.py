@@ -53,8 +53,8 @@ def cluster(monkeypatch):
     from ray.cluster_utils import Cluster
 
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    ray.init(address=nodes.address, log_to_driver=False)  # or it may choose a node that is killed
     workers = [nodes.add_node(num_cpus=1) for _ in range(2)]  # in this thread: Ray sets handlers of signals
-    ray.init(address=nodes.address, log_to_driver=False)
     yield nodes, workers
     ray.shutdown()
     nodes.shutdown()

@@ -220,20 +220,27 @@ def labelled_tagging_sum(rules, tokens, splits, root, emissions):
 
 
 def one_after_the_other(first, second):
-    """``[p, q]``: two parts write the words p..q-1, the first of them up to any r."""
-    return np.logaddexp.reduce(first[:, :, None] + second[None], axis=1)
+    """``[..., p, q]``: two parts write the words p..q-1, the first of them up to any r."""
+    return np.logaddexp.reduce(first[..., None] + second[..., None, :, :], axis=-2)
+
+
+def written_by_tokens(segments):
+    """Of every token, the weight ``[p, q]`` of writing the words p..q-1."""
+    length, starts, sizes = segments.shape
+    written = np.full((length, starts, starts), -np.inf)
+    for start in range(starts):
+        for size in range(min(sizes, starts - start)):
+            written[:, start, start + size] = segments[:, start, size]
+    return written
 
 
 def synchronous_sum(splits, segments):
     """The log of the summed weight of all ways in which the tokens of a sentence write the output."""
-    length, starts, sizes = segments.shape
+    length, starts, _ = segments.shape
     places = packed_splits(length)
-    log_weight = {}  # of every span, by the first word that it writes and the word after the last
-    for token in range(length):
-        log_weight[token, token + 1] = np.full((starts, starts), -np.inf)
-        for start in range(starts):
-            for size in range(min(sizes, starts - start)):
-                log_weight[token, token + 1][start, start + size] = segments[token, start, size]
+    log_weight = {  # of every span, by the first word that it writes and the word after the last
+        (token, token + 1): written for token, written in enumerate(written_by_tokens(segments))
+    }
     for start, end in spans(length):
         terms = []
         for middle in range(start + 1, end):
@@ -245,6 +252,30 @@ def synchronous_sum(splits, segments):
             ]
         log_weight[start, end] = np.logaddexp.reduce(terms)
     return log_weight[0, length][0, starts - 1]
+
+
+def labelled_synchronous_sum(rules, tokens, splits, root, segments):
+    """The same for labelled trees; a token writes the same segments under any label."""
+    length, starts, _ = segments.shape
+    places = packed_splits(length)
+    log_weight = {  # of every span, by its label, the first word that it writes and the word after the last
+        (token, token + 1): tokens[token][:, None, None] + written
+        for token, written in enumerate(written_by_tokens(segments))
+    }
+    for start, end in spans(length):
+        terms = []
+        for middle in range(start + 1, end):
+            left, right = log_weight[start, middle], log_weight[middle, end]
+            both = (
+                one_after_the_other(left[:, None], right[None]),  # [b, c, p, q]
+                one_after_the_other(right[None], left[:, None]),
+            )
+            for rule in (0, 1):
+                by_rule = rules[rule][..., None, None] + both[rule]  # [a, b, c, p, q]
+                split = splits[places[start, middle, end], rule]
+                terms.append(split + np.logaddexp.reduce(by_rule, axis=(1, 2)))
+        log_weight[start, end] = np.logaddexp.reduce(terms)
+    return np.logaddexp.reduce(root + log_weight[0, length][:, 0, starts - 1])
 
 
 def monotone_sum(logits, words):
@@ -365,6 +396,21 @@ def test_synchronous_sums_are_those_of_plain_recurrences(backend):
         return synchronous_sum(splits[0], segments[0]) - Recurrences(splits[0]).log_weight[0, length]
 
     assert_values_and_slopes(ours, theirs, (splits, segments), checked=2)
+
+
+@pytest.mark.parametrize(("length", "words"), [(5, 6), pytest.param(12, 14, marks=pytest.mark.slow)])
+def test_labelled_synchronous_sums_are_those_of_plain_recurrences(length, words, backend):
+    arguments = (*labelled_scores(length), draw(1, length, words + 1, 4, seed=4) - 2)
+
+    def ours(rules, tokens, splits, root, segments):
+        distribution = LabelledSynchronousPermutation(rules, tokens, segments, splits, root_scores=root)
+        return distribution.log_likelihood()
+
+    def theirs(rules, tokens, splits, root, segments):
+        total = labelled_synchronous_sum(rules, tokens[0], splits[0], root, segments[0])
+        return total - labelled_sum(rules, tokens[0], splits[0], root)
+
+    assert_values_and_slopes(ours, theirs, arguments, checked=2)
 
 
 @pytest.mark.slow

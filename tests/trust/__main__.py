@@ -15,7 +15,7 @@ import torch
 from tests.trust.damaged_files import damaged
 from tests.trust.fuzz import fuzz
 from tests.trust.hostile_files import READERS
-from tests.trust.load import load
+from tests.trust.load import interrupted, load
 from tests.trust.other_faults import other_faults
 from tests.trust.random_kills import killed_at_random
 
@@ -58,7 +58,9 @@ def main() -> int:
     print("load:", many, flush=True)
     fewer = load(arguments.connections // 2, min(part / 3, 60.0))
     print("load:", fewer, flush=True)
-    overloaded = [*many.faults(), *fewer.faults(MIN_ANSWERS_A_SECOND)]
+    end = interrupted()
+    print("Ctrl-C:", end, flush=True)
+    overloaded = [*many.faults(), *fewer.faults(MIN_ANSWERS_A_SECOND), *end.faults()]
     broken = [*wrong, *others.wrong, *faults, *overloaded]
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f} at the end"
     lines = [
@@ -81,6 +83,7 @@ def main() -> int:
         "readers with an error that is no refusal, a hang or more than 3 GB |",
         f"| load | {many} |",
         f"| load | {fewer} |",
+        f"| Ctrl-C | {end} |",
         "",
         *(f"- broken: {line}" for line in broken),
     ]

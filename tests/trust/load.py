@@ -1,6 +1,7 @@
 """Sends requests from many connections to the explorer on this machine, and counts and times the answers."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -8,10 +9,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from itertools import product
 from statistics import quantiles
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
@@ -24,6 +27,10 @@ MAX_GROWTH = 0.1
 
 MAX_OTHER_WORK = 0.1
 """How busy the processors may be with something else before speed says nothing, as a share."""
+
+
+MAX_SECONDS_TO_END = 3.0
+"""How long the server may take to end on Ctrl-C."""
 
 
 @dataclass(frozen=True)
@@ -76,18 +83,10 @@ class Load:
 def load(connections: int, seconds: float) -> Load:
     """Ask for predictions of different sentences of nine words, on as many connections, for some time."""
     before = _processor_use()
-    command = [sys.executable, "-m", "permalign.cli", "serve", MODEL, "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as server:
-        try:
-            assert server.stderr is not None
-            lines = iter(server.stderr.readline, "")
-            address = next(line for line in lines if "http://" in line).split(" at ")[1].split()[0]
-            statuses, times, memory = asyncio.run(
-                _flood(address, connections, seconds, psutil.Process(server.pid))
-            )
-        finally:
-            server.send_signal(signal.SIGINT)
-            server.wait(30)
+    with _server() as (server, address):
+        statuses, times, memory = asyncio.run(
+            _flood(address, connections, seconds, psutil.Process(server.pid))
+        )
     cuts = quantiles(times, n=100) if len(times) > 1 else [0.0] * 99
     return Load(
         connections,
@@ -99,6 +98,71 @@ def load(connections: int, seconds: float) -> Load:
         memory,
         max(before, _processor_use()),
     )
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """How a server ended on Ctrl-C.
+
+    Attributes:
+        seconds: how long it took to end.
+        status: the status of the answer to the request that was in progress.
+        other_work: how busy the processors were with something else, as a share.
+    """
+
+    seconds: float
+    status: int
+    other_work: float
+
+    def faults(self) -> list[str]:
+        """Return the promises that are broken; a busy machine may be slow."""
+        faults = []
+        if self.seconds > MAX_SECONDS_TO_END and self.other_work <= MAX_OTHER_WORK:
+            faults.append(f"Ctrl-C: the server ended after {self.seconds} s, not {MAX_SECONDS_TO_END:.0f}")
+        if self.status != 503:
+            faults.append(f"Ctrl-C: the request in progress was answered with {self.status}, not 503")
+        return faults
+
+    def __str__(self) -> str:
+        return (
+            f"the server ended {self.seconds} s after Ctrl-C; the request in progress was answered with status "
+            f"{self.status}; processors {self.other_work:.0%} busy with other work"
+        )
+
+
+def interrupted() -> Interruption:
+    """Stop the explorer by Ctrl-C while it computes an answer that takes long."""
+    before = _processor_use()
+    sentence = "1"
+    for _ in range(14):
+        sentence = f"( {sentence} + 1 )"
+    body = json.dumps({"run": MODEL, "sentence": sentence, "count": 16, "seed": 0})
+    with _server() as (server, address), ExitStack() as stack:
+        client = stack.enter_context(httpx.Client(base_url=address, timeout=60, verify=False))
+        client.post("/api/predict", json={"run": MODEL, "sentences": ["1"]}).raise_for_status()
+        connection = HTTPConnection(urlsplit(address).netloc, timeout=60)
+        stack.callback(connection.close)
+        connection.request("POST", "/api/samples", body, {"content-type": "application/json"})
+        time.sleep(0.5)
+        started = time.monotonic()
+        server.send_signal(signal.SIGINT)
+        server.wait(60)
+        seconds = time.monotonic() - started
+        return Interruption(round(seconds, 1), connection.getresponse().status, before)
+
+
+@contextmanager
+def _server() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start the explorer; yields its process and its address."""
+    command = [sys.executable, "-m", "permalign.cli", "serve", MODEL, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as server:
+        try:
+            assert server.stderr is not None
+            lines = iter(server.stderr.readline, "")
+            yield server, next(line for line in lines if "http://" in line).split(" at ")[1].split()[0]
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
 
 
 def _processor_use() -> float:
@@ -175,4 +239,4 @@ def _megabytes(server: psutil.Process) -> int:
 
 
 if __name__ == "__main__":
-    print(load(int(sys.argv[1]), float(sys.argv[2])))
+    print(load(int(sys.argv[1]), float(sys.argv[2])) if sys.argv[1:] else interrupted())

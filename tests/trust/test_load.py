@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.trust.load import Load
+from tests.trust.load import Interruption, Load
 
 GOOD = Load(100, 60.0, {"200": 3600, "429": 5}, 60.0, 900, 2000, (900, 1000, 1050), other_work=0.05)
 
@@ -28,3 +28,10 @@ def test_errors_growing_memory_and_slow_answers_are_faults(change, fault):
 
 def test_a_busy_machine_may_be_slow():
     assert replace(GOOD, answers_a_second=10.0, other_work=0.5).faults(50) == []
+
+
+def test_a_server_that_ends_late_or_in_silence_is_a_fault():
+    assert Interruption(0.4, 503, other_work=0.05).faults() == []
+    assert Interruption(3.1, 503, other_work=0.5).faults() == []
+    assert "after 3.1 s, not 3" in Interruption(3.1, 503, other_work=0.05).faults()[0]
+    assert "with 200, not 503" in Interruption(0.4, 200, other_work=0.05).faults()[0]

@@ -65,9 +65,13 @@ def read_answer(connection):
     return answer.status, answer.read()
 
 
+def ask(connection, path=b"/"):
+    connection.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+    return connection
+
+
 def get(connection):
-    connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    return read_answer(connection)
+    return read_answer(ask(connection))
 
 
 def read_to_end(connection):
@@ -159,23 +163,57 @@ def test_the_time_between_requests_and_the_time_of_an_answer_have_no_limit():
             time.sleep(2 * SHORT)
 
 
-async def wait_forever(scope, receive, send):
-    await asyncio.Event().wait()
+MUCH = 20_000_000
+"""More bytes than the system keeps for a client that does not read."""
 
 
-async def answer_much(scope, receive, send):
-    length = 20_000_000  # more than the system keeps for a client that does not read
+async def answer_as_asked(scope, receive, send):
+    """Never answer a request for /never, and answer much to one for /much."""
+    if scope.get("path") == "/never":
+        await asyncio.Event().wait()
+    if scope.get("path") != "/much":
+        await read_and_answer(scope, receive, send)
+        return
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"x" * length})
+    await send({"type": "http.response.body", "body": b"x" * MUCH})
 
 
-@pytest.mark.parametrize("app", [CancelOnDisconnect(wait_forever), answer_much])
-def test_a_request_in_progress_does_not_keep_the_server_from_ending(app, capsys):
-    async def app_with_lifespan(scope, *messages):
-        await (read_and_answer if scope["type"] == "lifespan" else app)(scope, *messages)
-
-    with serving(app_with_lifespan) as connect:
-        connection = connect()
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+@pytest.mark.parametrize(
+    ("app", "path"), [(CancelOnDisconnect(answer_as_asked), b"/never"), (answer_as_asked, b"/much")]
+)
+def test_a_request_in_progress_does_not_keep_the_server_from_ending(app, path, capsys):
+    with serving(app) as connect:
+        ask(connect(), path)
         time.sleep(0.2)
     assert not capsys.readouterr().err
+
+
+def wait_for_room(connect, meanwhile=lambda: None):
+    """Open connections until one is answered instead of being refused for lack of room."""
+    end = time.monotonic() + 15
+    while (answer := get(connect())) != (200, b"ok"):
+        assert answer[0] == 503
+        assert time.monotonic() < end, "the server did not close the other connections"
+        meanwhile()
+        time.sleep(0.05)
+
+
+def test_a_client_that_hardly_reads_its_answer_is_cut_off_in_time(capsys):
+    app = CancelOnDisconnect(answer_as_asked)
+    with serving(app, max_connections=2, answer_seconds=SHORT) as connect:
+        slow = ask(connect(), b"/much")
+        slow.recv(1)  # the answer has begun
+        wait_for_room(connect, meanwhile=lambda: slow.recv(100))
+        assert len(read_to_end(slow)) < MUCH
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_answers_that_nobody_reads_take_a_limited_amount_of_memory():
+    with serving(answer_as_asked, 5, answer_seconds=60, max_unsent_bytes=2 * MUCH) as connect:
+        slow = [ask(connect(), b"/much") for _ in range(4)]
+        for connection in slow:
+            connection.recv(1)  # the system keeps a part of each answer; the rest of all four is too large
+        wait_for_room(connect)
+        answers = [len(read_to_end(connection)) >= MUCH for connection in slow]
+    assert not all(answers)
+    assert any(answers)

@@ -19,6 +19,8 @@ class Limits:
         timeout_seconds: how long a client waits for an answer at most, the time in the queue included.
         max_pending: how many requests may wait for a model at the same time.
         request_seconds: how long a request may take to arrive, from its first byte to its last.
+        answer_seconds: how long a client may take to read what the system does not keep of an answer.
+        max_unsent_bytes: how large all answers that wait for their clients may be together.
         burst: how many requests to the API a client may send at once.
         requests_per_second: how many requests a client may send every second after such a burst.
     """
@@ -34,5 +36,7 @@ class Limits:
     timeout_seconds: float = 20.0
     max_pending: int = 128
     request_seconds: float = 10.0
+    answer_seconds: float = 20.0
+    max_unsent_bytes: int = 128 * 2**20
     burst: float = 200.0
     requests_per_second: float = 100.0

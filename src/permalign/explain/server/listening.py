@@ -9,8 +9,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from permalign.errors import PermalignError
+from permalign.explain.server.deadlines import with_limits
 from permalign.explain.server.limits import Limits
-from permalign.explain.server.request_deadline import with_deadline
 
 SECONDS_TO_CLOSE = 0.5
 """How long the last answers may take to be sent when the server ends."""
@@ -21,7 +21,7 @@ def listen(app: ASGIApp, limits: Limits, listener: socket.socket, ready: Callabl
 
     Args:
         app: the application.
-        limits: how long a request may take to arrive.
+        limits: how long a request may take to arrive, and its answer to be read.
         listener: the socket that `bind` returned; it is closed at the end.
         ready: called with the address of the page. The socket is already open, so a browser that comes before the
             server has started only waits a moment.
@@ -60,7 +60,7 @@ def configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
     """Return the options with which uvicorn serves the explorer."""
     return uvicorn.Config(
         app,
-        http=with_deadline(limits.request_seconds),
+        http=with_limits(limits),
         ws="none",  # a connection that becomes a WebSocket would have no limit
         log_level="warning",
         access_log=False,  # the page's address contains the sentence
