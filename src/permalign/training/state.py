@@ -189,7 +189,7 @@ def latest_state(folder: Path) -> Path | None:
 
 def last_saved_step(run: Path) -> int | None:
     """The step from which a run, or its latest attempt, is resumed; None if it starts from the beginning."""
-    attempts = sorted((run / "attempts").glob("seed-*"), key=lambda attempt: attempt.stat().st_mtime)
+    attempts = sorted((run / "attempts").glob("*"), key=lambda attempt: attempt.stat().st_mtime)
     folders = [run, *reversed(attempts)]
     states = [state for folder in folders if (state := latest_state(folder / "state")) is not None]
     return step_of(states[0]) if states else None
