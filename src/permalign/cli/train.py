@@ -115,10 +115,9 @@ def train(
 def _train(candidates: "dict[str, RunOptions]", run: Path, overwrite: bool, device: str | None) -> "Progress":
     from permalign.training.launch import train
 
-    options, *others = candidates.values()
-    to_try = {"candidates": candidates} if others else {}
+    options = next(iter(candidates.values()))
     with _resume_hint(run):
-        progress = train(options, run, overwrite=overwrite, device=device, **to_try)
+        progress = train(options, run, candidates=candidates, overwrite=overwrite, device=device)
         _print_end(run, progress)
     return progress
 

@@ -56,8 +56,8 @@ def train(
     Args:
         options: the options of the run, or only those that differ from the defaults.
         run_dir: the folder of the run.
-        candidates: recipes to try for a few steps each, by name; the run is then trained with the options of the one
-            that is best on dev instead of ``options``, and has only these from then on.
+        candidates: recipes to try for a few steps each, by name, ``options`` among them; the run is then trained with
+            the options of the one that is best on dev, and has only these from then on.
         overwrite: whether to delete an existing run in the folder.
         display: displays the progress; None for a progress bar or, if standard error is not a terminal, plain lines.
         device: the device, such as ``cpu`` or ``cuda:1``; None for the first GPU, or the CPU if there is none.
@@ -85,7 +85,7 @@ def train(
     setup = prepare(options)
     with explain_full_disk(run), _locked(run, accelerator):
         if accelerator.is_main_process:
-            run.create(options, overwrite, {CANDIDATES: to_try} if to_try else None)
+            run.create(options, overwrite, {CANDIDATES: to_try} if len(to_try) > 1 else None)
         accelerator.wait_for_everyone()
         with explain_lost_folder(run):
             return _run_session(options, setup, run, accelerator, display)

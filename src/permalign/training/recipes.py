@@ -15,7 +15,7 @@ from permalign.errors import ConfigError, UsageError, unknown_name
 from permalign.options.run import RunOptions
 from permalign.tasks.base import Example
 from permalign.tasks.data_profile import DataProfile, profile_data
-from permalign.training.experiments import apply_settings, load_changed_values, merged
+from permalign.training.experiments import apply_settings, load_changed_values, merged, parse_setting
 from permalign.training.recipe_trials import MIN_DEV_EXAMPLES, MIN_STEPS, TRIAL_STEPS
 from permalign.training.tokenization import choose_tokens, tokenized
 from permalign.yaml_files import parse_yaml
@@ -331,10 +331,11 @@ def _is_about_steps(setting: str) -> bool:
 
 
 def _may_copy(settings: Sequence[str]) -> bool:
-    """Whether the settings leave open if words are copied."""
-    return not any(
-        setting.startswith(("model=", "model.head=", "model.head.copy_mechanism=")) for setting in settings
-    )
+    """Whether no setting forbids that words are copied."""
+    given = [
+        parse_setting(setting) for setting in settings if setting.startswith("model.head.copy_mechanism=")
+    ]
+    return all(values["model"]["head"]["copy_mechanism"] is not False for values in given)
 
 
 def _names_parts(setting: str) -> bool:

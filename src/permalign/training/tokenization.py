@@ -134,12 +134,13 @@ def _can_be_learned(shares: Mapping[str, float]) -> bool:
 def _with_copies(name: str, shares: Mapping[str, float], copied: Mapping[str, float]) -> TokenChoice:
     """Coarse tokens with the copy mechanism, where most rare words of targets are words of their sources."""
     side = max(shares, key=lambda side: shares[side] - MAX_RARE[side])
+    partner = {"source": "target", "target": "source"}[side]
     reason = (
-        f"{shares[side]:.0%} of the training {side}s have a word that occurs in no other; but in all but "
-        f"{copied[side]:.0%}, source and target share it, so that it can be copied (model.head.copy_mechanism)."
+        f"{name} that are copied if need be (model.head.copy_mechanism), because {shares[side]:.0%} of the training "
+        f"{side}s have a word that occurs in no other, but only {copied[side]:.0%} one that is not in their {partner}."
     )
     options = CANDIDATES[name]
-    return TokenChoice({"source": dict(options), "target": dict(options)}, f"{name}, because {reason}", True)
+    return TokenChoice({"source": dict(options), "target": dict(options)}, reason, copies=True)
 
 
 def _for_long_texts(share: float, side: str) -> TokenChoice:
