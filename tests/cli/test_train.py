@@ -92,6 +92,10 @@ def test_combined_models_are_runs_that_other_commands_take(permalign, config):
     assert json.loads(answer.stdout)["predictions"] == "both/predictions/iid/dev.jsonl"
     assert permalign("compare", "run", "both", "--split", "iid/dev").exit_code == 0
     source = json.loads(Path("both/predictions/iid/dev.jsonl").read_text().splitlines()[0])["source"]
+    offered = Path("both/examples.txt").read_text().splitlines()
+    assert len(offered) == 5
+    dev = [json.loads(line)["source"] for line in Path("run/predictions/dev.jsonl").read_text().splitlines()]
+    assert set(offered) <= {" ".join(words) for words in dev}
     answer = permalign("explain", "both", " ".join(source), "--json")
     assert answer.exit_code == 0, answer.stderr
     answer = permalign("train", "--resume", "both")
@@ -222,7 +226,9 @@ def test_a_file_alone_is_trained_on_and_the_choice_is_explained(permalign, pairs
 
 
 def test_recipes_are_tried_and_the_choice_is_said(permalign, tmp_path, monkeypatch):
-    (tmp_path / "pairs.csv").write_text("source,target\n" + "".join(f"a b {i % 5},B A\n" for i in range(110)))
+    (tmp_path / "pairs.csv").write_text(
+        "source,target\n" + "".join(f"a b c {i % 5},B {i % 7} A\n" for i in range(110))
+    )
     monkeypatch.setattr("permalign.training.recipe_trials.TRIAL_STEPS", 2)
     monkeypatch.setattr("permalign.training.recipes.MIN_STEPS", 2)
     monkeypatch.setattr(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,6 +100,8 @@ def train(
             )
         _resume(resume, device)
     else:
+        if find_spec("accelerate") is None:  # told before the data is read and described
+            raise ModuleNotFoundError(name="accelerate")
         from permalign.options.run import RunOptions
 
         seeds = [] if seed is None else [f"seed={seed}"]

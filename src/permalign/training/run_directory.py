@@ -55,6 +55,8 @@ from permalign.training.state import (
     step_of,
 )
 
+EXAMPLES = "examples.txt"
+"""A file with sentences that the explorer offers, one per line; only combined models have it."""
 CONTENTS = (
     ENVIRONMENT,
     "config.yaml",
@@ -67,6 +69,7 @@ CONTENTS = (
     "state",
     "predictions",
     "attempts",
+    EXAMPLES,
 )
 DEV_PREDICTIONS = "dev.jsonl"
 CANDIDATES = "candidates"
