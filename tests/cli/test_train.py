@@ -92,6 +92,10 @@ def test_combined_models_are_runs_that_other_commands_take(permalign, config):
     assert json.loads(answer.stdout)["predictions"] == "both/predictions/iid/dev.jsonl"
     assert permalign("compare", "run", "both", "--split", "iid/dev").exit_code == 0
     source = json.loads(Path("both/predictions/iid/dev.jsonl").read_text().splitlines()[0])["source"]
+    offered = Path("both/examples.txt").read_text().splitlines()
+    assert len(offered) == 5
+    dev = [json.loads(line)["source"] for line in Path("run/predictions/dev.jsonl").read_text().splitlines()]
+    assert set(offered) <= {" ".join(words) for words in dev}
     answer = permalign("explain", "both", " ".join(source), "--json")
     assert answer.exit_code == 0, answer.stderr
     answer = permalign("train", "--resume", "both")
@@ -156,7 +160,7 @@ def test_the_progress_bar_shows_step_loss_dev_metric_and_time():
 def test_after_an_interruption_the_saved_step_is_printed(
     permalign, config, tmp_path, monkeypatch, states, message
 ):
-    def killed(options, run, overwrite, device):
+    def killed(options, run, candidates, overwrite, device):
         run.mkdir()
         (run / "config.yaml").touch()
         for state in states:
@@ -219,6 +223,39 @@ def test_a_file_alone_is_trained_on_and_the_choice_is_explained(permalign, pairs
     assert "Try another recipe, such as --recipe hard, or another --seed." in answer.stderr
     again = permalign("train", "runs/pairs-seed-0")
     assert (again.exit_code, "--resume runs/pairs-seed-0" in again.stderr) == (2, True)
+
+
+def test_recipes_are_tried_and_the_choice_is_said(permalign, tmp_path, monkeypatch):
+    (tmp_path / "pairs.csv").write_text(
+        "source,target\n" + "".join(f"a b c {i % 5},B {i % 7} A\n" for i in range(110))
+    )
+    monkeypatch.setattr("permalign.training.recipe_trials.TRIAL_STEPS", 2)
+    monkeypatch.setattr("permalign.training.recipes.MIN_STEPS", 2)
+    monkeypatch.setattr(
+        "permalign.training.launch._similarity_on_dev", lambda run: 60.0 if run.path.name == "ssnt" else 50.0
+    )
+    answer = permalign("train", "pairs.csv", *FEW_STEPS)
+    assert answer.exit_code == 0, answer.stderr
+    said = [line for line in answer.stderr.splitlines() if line.startswith(("recipe", "trials", "trying"))]
+    assert said[0].startswith("recipe: exact is suggested by the data, because sequences are short")
+    assert said[1].startswith("trials: exact, hard and ssnt are tried for 200 steps each")
+    assert said[2:5] == [
+        f"trying the recipe {name}" for name in ("exact (1 of 3)", "hard (2 of 3)", "ssnt (3 of 3)")
+    ]
+    assert said[5].startswith(
+        "recipe: ssnt; after 2 steps, outputs on dev are similar to their targets by 50.0 % (exact)"
+    )
+    assert (
+        yaml.safe_load(Path("runs/pairs-seed-0/config.yaml").read_text())["model"]["reorderer"]["kind"]
+        == "none"
+    )
+    assert "--recipe seq2seq, or another --seed" in answer.stderr
+
+    answer = permalign("tune", "pairs.csv", *FEW_STEPS, *TWO_TRIALS)
+    assert answer.exit_code == 0, answer.stderr
+    assert "recipe: ssnt; after 2 steps" in answer.stderr
+    best = yaml.safe_load(Path("runs/tune-pairs/best.yaml").read_text())
+    assert (best["model"]["reorderer"]["kind"], best["training"]["restarts"]) == ("none", 1)
 
 
 def test_an_experiment_is_pointed_at_other_data(permalign, pairs):

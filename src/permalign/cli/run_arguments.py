@@ -47,10 +47,13 @@ SourceColumn = Annotated[str | None, typer.Option(metavar="NAME", help=SOURCE_CO
 TargetColumn = Annotated[str | None, typer.Option(metavar="NAME", help=TARGET_COLUMN_HELP)]
 
 
-def load_values(
+def load_candidates(
     names: list[str], data: list[str], recipe: str | None, settings: list[str], *, restarts: bool = True
-) -> dict[str, Any]:
-    """The options of a run, without defaults; what was chosen from the data is printed on standard error.
+) -> dict[str, dict[str, Any]]:
+    """The options of a run, or of several candidates for it, by name and without defaults.
+
+    What was chosen from the data is printed on standard error. Only the user's own data has more than one candidate,
+    the recipes that are tried on it.
 
     Args:
         names: the user's own data, or an experiment, or a YAML file.
@@ -60,7 +63,8 @@ def load_values(
         restarts: whether a recipe may try several seeds.
     """
     from permalign.training.experiments import load_changed_values
-    from permalign.training.recipes import load_experiment_values, load_recipe_values
+    from permalign.training.recipes import load_candidates as load_recipes
+    from permalign.training.recipes import load_experiment_values
 
     if not names and not data:
         raise typer.BadParameter(
@@ -73,8 +77,9 @@ def load_values(
         )
     if not names or is_data(names[0]):
         described = describe_data([*names, *data])
-        values, lines = load_recipe_values(recipe or "auto", described, settings, restarts=restarts)
-        return _explained(values, lines)
+        candidates, lines = load_recipes(recipe or "auto", described, settings, restarts=restarts)
+        _explain(lines)
+        return candidates
     if len(names) > 1:
         hint = f" To train it on {names[1]}, write --data {names[1]}." if is_data(names[1]) else ""
         raise typer.BadParameter(f"{names[0]} is not a file, so {names[1]!r} is one argument too many.{hint}")
@@ -83,15 +88,15 @@ def load_values(
             f"--recipe is for your own data, but {names[0]} is an experiment. Leave out one of them."
         )
     if not data:
-        return load_changed_values(names[0], settings)
+        return {names[0]: load_changed_values(names[0], settings)}
     values, lines = load_experiment_values(names[0], describe_data(data), settings)
-    return _explained(values, lines)
+    _explain(lines)
+    return {names[0]: values}
 
 
-def _explained(values: dict[str, Any], lines: list[str]) -> dict[str, Any]:
+def _explain(lines: list[str]) -> None:
     for line in lines:
         echo(line, err=True)
-    return values
 
 
 def column_settings(source_column: str | None, target_column: str | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from permalign.cli.run_arguments import (
     SourceColumn,
     TargetColumn,
     column_settings,
-    load_values,
+    load_candidates,
     run_name,
 )
 from permalign.tasks.data_arguments import is_data
@@ -99,31 +100,38 @@ def train(
             )
         _resume(resume, device)
     else:
+        if find_spec("accelerate") is None:  # told before the data is read and described
+            raise ModuleNotFoundError(name="accelerate")
         from permalign.options.run import RunOptions
 
         seeds = [] if seed is None else [f"seed={seed}"]
         given = [*column_settings(source_column, target_column), *seeds, *(settings or [])]
-        options = RunOptions.parse(load_values(names or [], data or [], recipe, given))
-        name = run_name(*(names or []), *(data or []))
-        progress = _train(options, run or Path("runs", f"{name}-seed-{options.seed}"), overwrite, device)
+        values = load_candidates(names or [], data or [], recipe, given)
+        candidates = {name: RunOptions.parse(of) for name, of in values.items()}
+        name, seed = run_name(*(names or []), *(data or [])), next(iter(candidates.values())).seed
+        run = run or Path("runs", f"{name}-seed-{seed}")
+        progress = _train(candidates, run, overwrite, device)
         if not names or is_data(names[0]):
-            _print_advice(options, progress)
+            _print_advice(run, progress, tried=list(candidates))
 
 
-def _train(options: "RunOptions", run: Path, overwrite: bool, device: str | None) -> "Progress":
+def _train(candidates: "dict[str, RunOptions]", run: Path, overwrite: bool, device: str | None) -> "Progress":
     from permalign.training.launch import train
 
+    options = next(iter(candidates.values()))
     with _resume_hint(run):
-        progress = train(options, run, overwrite=overwrite, device=device)
+        progress = train(options, run, candidates=candidates, overwrite=overwrite, device=device)
         _print_end(run, progress)
     return progress
 
 
-def _print_advice(options: "RunOptions", progress: "Progress") -> None:
+def _print_advice(run: Path, progress: "Progress", tried: list[str]) -> None:
     from permalign.training.recipes import suggest_recipe
+    from permalign.training.run_directory import RunDirectory
 
     _, score = progress.kept[0]
-    if _is_main_process() and (advice := suggest_recipe(options, score)):
+    advice = suggest_recipe(RunDirectory(run).read_options(), score, tried)
+    if _is_main_process() and advice:
         typer.echo(advice, err=True)
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from permalign.cli.run_arguments import (
     SourceColumn,
     TargetColumn,
     column_settings,
-    load_values,
+    load_candidates,
     run_name,
 )
 
@@ -92,27 +92,35 @@ def tune(
 
     names, data, settings, ranges = names or [], data or [], settings or [], ranges or []
     columns = column_settings(source_column, target_column)
-    values = load_values(names, data, recipe, [*columns, *settings], restarts=False)
+    candidates = load_candidates(names, data, recipe, [*columns, *settings], restarts=False)
     out = out or Path("runs", f"tune-{run_name(*names, *data, *([recipe] if recipe else []))}")
-    given: list[tuple[str, str | None]] = [("--recipe", recipe), *(("--data", path) for path in data)]
-    given += [("--source-column", source_column), ("--target-column", target_column)]
-    given += [("--set", setting) for setting in settings] + [("--range", text) for text in ranges]
-    given += [("--trials", str(trials)), ("--out", str(out)), ("--storage", storage), ("--study", study)]
-    words = [word for option, value in given if value is not None for word in (option, value)]
-    arguments = ["tune", *names, *words]
+    name_of_study = study or " ".join([*names, *data, *([recipe] if recipe else [])])
+
+    def command(recipe: str | None, study: str | None) -> list[str]:
+        given: list[tuple[str, str | None]] = [("--recipe", recipe), *(("--data", path) for path in data)]
+        given += [("--source-column", source_column), ("--target-column", target_column)]
+        given += [("--set", setting) for setting in settings] + [("--range", text) for text in ranges]
+        given += [("--trials", str(trials)), ("--out", str(out)), ("--storage", storage), ("--study", study)]
+        return ["tune", *names, *(word for option, value in given if value for word in (option, value))]
+
+    arguments = command(recipe, study)
     try:
+        chosen, *others = candidates
+        if others:
+            chosen = _try_recipes(candidates, out)
+            arguments = command(chosen, name_of_study)  # nobody has to try them again
         if engine is Engine.RAY:
             from permalign.reproduction.ray_engine import run_search_on_ray
 
             run_search_on_ray(arguments, out, processes, say=lambda message: typer.echo(message, err=True))
         # after a search on a cluster, this makes only the trials that are missing
         study_of_trials = search(
-            values,
+            candidates[chosen],
             out,
             ranges=ranges,
             trials=trials,
             storage=storage,
-            study=study or " ".join([*names, *data, *([recipe] if recipe else [])]),
+            study=name_of_study,
             display=PlainDisplay(),
         )
     except KeyboardInterrupt:
@@ -124,3 +132,19 @@ def tune(
     for picture in plot_study(study_of_trials, out / "plots"):
         typer.echo(f"wrote {picture}", err=True)
     typer.echo(out / BEST)
+
+
+def _try_recipes(candidates: dict[str, dict[str, Any]], out: Path) -> str:
+    """The best of several recipes for the user's own data; the runs that try them are in ``out/recipes``."""
+    from permalign.options.run import RunOptions
+    from permalign.training.launch import try_candidates
+    from permalign.training.progress_display import Display
+    from permalign.training.recipe_trials import choose_by_similarity, describe_choice
+
+    options = {name: RunOptions.parse(values) for name, values in candidates.items()}
+    similarities = try_candidates(
+        options, out / "recipes", say=lambda line: typer.echo(line, err=True), display=Display()
+    )
+    chosen = choose_by_similarity(similarities)
+    typer.echo(describe_choice(chosen, similarities), err=True)
+    return chosen

@@ -7,12 +7,17 @@ from typing import Any
 import torch
 
 from permalign.errors import ConfigError, DataError, PermalignError
+from permalign.evaluation import read_predictions
+from permalign.files import write_lines
 from permalign.models.base import Model
 from permalign.models.build_model import load_model
 from permalign.models.ensemble import Ensemble
 from permalign.models.saving import WEIGHTS
-from permalign.training.run_directory import RunDirectory
+from permalign.training.run_directory import DEV_PREDICTIONS, EXAMPLES, RunDirectory
 from permalign.training.run_summary import COMBINED, ENVIRONMENT
+
+NUM_EXAMPLES = 5
+"""The number of sentences that the explorer offers for a combined model."""
 
 
 def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Model:
@@ -86,7 +91,22 @@ def _save(model: Model, method: str, members: Sequence[Path], out: Path, overwri
         listed = ", ".join(member.as_posix() for member in members)
         described = options.model_copy(update={"description": f"{method.capitalize()} of {listed}."})
         RunDirectory(out).create(described, overwrite, {COMBINED: {method: listed}})
+        _write_examples(RunDirectory(first), out)
     model.save_pretrained(out / "model")
+
+
+def _write_examples(first: RunDirectory, out: Path) -> None:
+    """Write sentences that the explorer offers: a combined model has no predictions yet from which to choose them."""
+    try:
+        predictions = read_predictions(first.predictions / DEV_PREDICTIONS)
+    except (DataError, OSError):
+        return
+    sentences = sorted(
+        {prediction.example.source for prediction in predictions}, key=lambda words: (len(words), words)
+    )
+    some = sentences[: len(sentences) * 3 // 4 + 1]  # the longest ones do not fit on a screen
+    step = max(1, len(some) // NUM_EXAMPLES)
+    write_lines(out / EXAMPLES, [" ".join(words) for words in some[step // 2 :: step][:NUM_EXAMPLES]])
 
 
 def _run_of(model: Path) -> Path | None:

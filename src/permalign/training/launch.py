@@ -6,13 +6,16 @@ train({"task": {"name": "arithmetic"}, "training": {"max_steps": 1000}}, "runs/f
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
+from accelerate.utils import broadcast_object_list
 
+from permalign.errors import ConfigError
+from permalign.evaluation import read_predictions
 from permalign.files import exclusive_lock
 from permalign.models.base import Model
 from permalign.models.build_model import load_model
@@ -22,8 +25,14 @@ from permalign.tasks.grammar_of_programs import restrict_to_programs
 from permalign.training import loop
 from permalign.training.devices import make_accelerator, precision_of
 from permalign.training.progress_display import Display, default_display
+from permalign.training.recipe_trials import (
+    choose_by_similarity,
+    describe_choice,
+    similarity,
+    trial_options,
+)
 from permalign.training.recombination import find_fragments, recombine
-from permalign.training.run_directory import LOCK, RunDirectory
+from permalign.training.run_directory import CANDIDATES, DEV_PREDICTIONS, LOCK, RunDirectory, saved_values
 from permalign.training.session import Session
 from permalign.training.setup import TrainingSetup, prepare
 from permalign.training.state import Progress
@@ -41,6 +50,7 @@ def train(
     options: RunOptions | Mapping[str, Any],
     run_dir: str | Path,
     *,
+    candidates: Mapping[str, RunOptions] | None = None,
     overwrite: bool = False,
     display: Display | None = None,
     device: str | None = None,
@@ -50,6 +60,8 @@ def train(
     Args:
         options: the options of the run, or only those that differ from the defaults.
         run_dir: the folder of the run.
+        candidates: recipes to try for a few steps each, by name, ``options`` among them; the run is then trained with
+            the options of the one that is best on dev, and has only these from then on.
         overwrite: whether to delete an existing run in the folder.
         display: displays the progress; None for a progress bar or, if standard error is not a terminal, plain lines.
         device: the device, such as ``cpu`` or ``cuda:1``; None for the first GPU, or the CPU if there is none.
@@ -65,14 +77,19 @@ def train(
     options = options if isinstance(options, RunOptions) else RunOptions.parse(options)
     run = RunDirectory(run_dir)
     accelerator = make_accelerator(options.training.precision, device)
-    options = options.with_precision(options.training.precision or precision_of(accelerator))
+    precision = options.training.precision or precision_of(accelerator)
+    options = options.with_precision(precision)
+    to_try = {
+        name: saved_values(candidate.with_precision(precision))
+        for name, candidate in (candidates or {}).items()
+    }
     if accelerator.is_main_process:
         run.require_free(overwrite)
         require_installed(options.training.trackers)
     setup = prepare(options)
     with explain_full_disk(run), _locked(run, accelerator):
         if accelerator.is_main_process:
-            run.create(options, overwrite)
+            run.create(options, overwrite, {CANDIDATES: to_try} if len(to_try) > 1 else None)
         accelerator.wait_for_everyone()
         with explain_lost_folder(run):
             return _run_session(options, setup, run, accelerator, display)
@@ -113,6 +130,9 @@ def _run_session(
     if speaks:
         for note in setup.task.notes:
             (display or default_display()).say(f"note: {note}")
+    if candidates := run.candidates():
+        options = _best_candidate(candidates, run, accelerator, display)
+        setup = prepare(options)
     if options.training.restarts > 1:
         options = options.with_seed(_best_seed(options, run, accelerator, display))
         if accelerator.is_main_process:
@@ -124,6 +144,9 @@ def _run_session(
             run.note(recombined_pairs=len(pairs))
         setup = prepare(options, pairs)
     if options.training.pretrain_reorderer:
+        if accelerator.is_main_process:
+            steps = options.training.pretrain_reorderer
+            (display or default_display()).say(f"pretraining the reorderer for {steps} steps")
         _load_pretrained_reorderer(options, setup, run, display)
     display = display or default_display()
     session = Session(options, setup, run, accelerator, display)
@@ -142,12 +165,79 @@ def _run_session(
     return session.progress
 
 
-def _train_first_model(options: RunOptions, folder: Path, display: Display | None) -> Model:
-    """Train a model that the run needs before it begins, as a run of its own, or resume it; return the best model."""
+def _train_attempt(options: RunOptions, folder: Path, display: Display | None) -> Progress:
+    """Train a run inside another one; if the other one is resumed, it is resumed as well."""
     if (folder / "config.yaml").exists():
-        resume(folder, display=display)
-    else:
-        train(options, folder, display=display)
+        return resume(folder, display=display)
+    return train(options, folder, display=display)
+
+
+def _best_candidate(
+    candidates: Mapping[str, RunOptions], run: RunDirectory, accelerator: Accelerator, display: Display | None
+) -> RunOptions:
+    """Try the candidates of a run, each as a run of its own, and make the options of the best those of the run."""
+
+    def say(message: str) -> None:
+        if accelerator.is_main_process:
+            (display or default_display()).say(message)
+
+    similarities = try_candidates(candidates, run.attempts, say, display)
+    chosen = choose_by_similarity(similarities)
+    if accelerator.is_main_process:
+        run.choose(candidates[chosen], recipe=chosen, similarities=similarities)
+    say(describe_choice(chosen, similarities))
+    return candidates[chosen]
+
+
+def try_candidates(
+    candidates: Mapping[str, RunOptions],
+    folder: Path,
+    say: Callable[[str], None],
+    display: Display | None = None,
+) -> dict[str, float]:
+    """Train each candidate for a few steps, as a run of its own, and measure how similar its outputs are to dev.
+
+    Trials that are there already are resumed, so trying can be interrupted.
+
+    Args:
+        candidates: the options of the candidates by name.
+        folder: the folder for the runs.
+        say: called with a line about each candidate.
+        display: displays the progress of the runs.
+
+    Returns:
+        The similarity in percent by name, without the candidates that cannot be trained on the data.
+
+    Raises:
+        ConfigError: no candidate can be trained on the data.
+    """
+    similarities: dict[str, float] = {}
+    errors: list[ConfigError] = []
+    for number, (name, options) in enumerate(candidates.items(), 1):
+        say(f"trying the recipe {name} ({number} of {len(candidates)})")
+        try:
+            _train_attempt(trial_options(options), folder / name, display)
+        except ConfigError as error:
+            errors.append(error)
+            say(f"the recipe {name} cannot be trained on this data: {error}")
+        else:
+            similarities[name] = _similarity_on_dev(RunDirectory(folder / name))
+    if not similarities:
+        raise errors[0]
+    return similarities
+
+
+def _similarity_on_dev(run: RunDirectory) -> float:
+    """How similar the outputs of a run are to the targets of dev; the main process, which has its files, says so."""
+    found = [0.0]
+    if PartialState().is_main_process:
+        found = [similarity(read_predictions(run.predictions / DEV_PREDICTIONS))]
+    return float(broadcast_object_list(found)[0])
+
+
+def _train_first_model(options: RunOptions, folder: Path, display: Display | None) -> Model:
+    """Train a model that the run needs before it begins, and return its best checkpoint."""
+    _train_attempt(options, folder, display)
     return load_model(RunDirectory(folder).model)
 
 
@@ -197,11 +287,9 @@ def _best_seed(
     """
     scores: dict[int, float] = {}
     for attempt in options.attempts():
-        folder = run.attempts / f"seed-{attempt.seed}"
-        exists = (folder / "config.yaml").exists()
         if accelerator.is_main_process:
             (display or default_display()).say(f"trying seed {attempt.seed}")
-        progress = resume(folder, display=display) if exists else train(attempt, folder, display=display)
+        progress = _train_attempt(attempt, run.attempts / f"seed-{attempt.seed}", display)
         scores[attempt.seed] = -math.inf if progress.best is None else progress.best
     best = max(scores, key=lambda seed: (scores[seed], -seed))
     if accelerator.is_main_process:

@@ -5,17 +5,18 @@ output words a source word may generate.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from math import ceil
 from typing import Any, Literal
 
-from permalign.errors import UsageError, unknown_name
+from permalign.errors import ConfigError, UsageError, unknown_name
 from permalign.options.run import RunOptions
 from permalign.tasks.base import Example
 from permalign.tasks.data_profile import DataProfile, profile_data
-from permalign.training.experiments import apply_settings, load_changed_values, merged
+from permalign.training.experiments import apply_settings, load_changed_values, merged, parse_setting
+from permalign.training.recipe_trials import MIN_DEV_EXAMPLES, MIN_STEPS, TRIAL_STEPS
 from permalign.training.tokenization import choose_tokens, tokenized
 from permalign.yaml_files import parse_yaml
 
@@ -90,18 +91,38 @@ def choose_recipe(profile: DataProfile, *, characters: bool = False) -> Choice:
     return Choice("seq2seq", f"sources are too long to be reordered ({n} tokens).")
 
 
-def suggest_recipe(options: RunOptions, score: float) -> str | None:
+def other_recipes(suggested: str, profile: DataProfile, *, characters: bool = False) -> tuple[str, ...]:
+    """The other recipes that may suit data of this profile.
+
+    Which recipe learns the data best is not known before it is tried; but what would take too long is.
+    """
+    longest = max(profile.source_length, profile.target_length)
+    fits = {
+        "exact": longest <= MAX_EXACT_LENGTH and not characters,
+        "hard": profile.source_length <= MAX_REORDERED_LENGTH,
+        "ssnt": True,
+    }
+    return tuple(name for name, is_possible in fits.items() if is_possible and name != suggested)
+
+
+def suggest_recipe(options: RunOptions, score: float, tried: Sequence[str] = ()) -> str | None:
     """Advice for a run on the user's own data whose best result on dev leaves much to be desired; None for others.
 
     Sums over all orders can end in a local optimum in which words are not written from the words that they translate,
     with every seed. Whether they do on some data is not known before.
+
+    Args:
+        options: the options of the run.
+        score: its best result on dev.
+        tried: the recipes that were tried before.
     """
     if score >= SATISFYING:
         return None
     is_hard = options.model.reorderer.objective == "hard" and options.model.head.kind == "ssnt"
+    recipe = "seq2seq" if is_hard or "hard" in tried else "hard"
     return (
         f"note: {score:.1f} on dev may be far from what is possible with this data. Try another recipe, such as "
-        f"--recipe {'seq2seq' if is_hard else 'hard'}, or another --seed."
+        f"--recipe {recipe}, or another --seed."
     )
 
 
@@ -126,35 +147,115 @@ def load_recipe_values(
     recipe: str, task: Mapping[str, Any], settings: Iterable[str] = (), *, restarts: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
     """The same as `load_recipe`, without the defaults of options, and without restarts where they are not wanted."""
+    candidates, lines = load_candidates(recipe, task, settings, restarts=restarts, tries=False)
+    return next(iter(candidates.values())), lines
+
+
+def load_candidates(
+    recipe: str,
+    task: Mapping[str, Any],
+    settings: Iterable[str] = (),
+    *,
+    restarts: bool = True,
+    tries: bool = True,
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """The options of all recipes to try, by name and without defaults, and lines that say what was chosen and why.
+
+    Only ``auto`` tries more than one recipe, and only if dev and the run are large enough to compare them.
+
+    Args:
+        recipe: the name of a recipe, or ``auto``.
+        task: the name and the options of the task.
+        settings: changes to the options, ``OPTION=VALUE``.
+        restarts: whether a recipe may try several seeds.
+        tries: whether ``auto`` may try several recipes; otherwise it chooses by the properties of the data alone.
+    """
     if recipe not in ("auto", *RECIPES):
         raise UsageError(unknown_name("recipe", recipe, ("auto", *RECIPES)))
     settings = list(settings)
     base = apply_settings({"task": dict(task)}, [setting for setting in settings if _is_about_data(setting)])
-    examples = _training_examples(base)
-    text, lines = _with_tokens(base.get("text", {}), examples)
+    examples, num_dev = _read_examples(base)
+    text, lines, copies = _with_tokens(base.get("text", {}), examples, may_copy=_may_copy(settings))
     sources = tokenized([example.source for example in examples], text.get("source", {}))
     targets = tokenized([example.target for example in examples], text.get("target", {}))
     profile = profile_data(list(zip(sources, targets, strict=True)))
     lines.append(f"data: {profile}.")
+
+    def tries_seeds(name: str) -> bool:
+        return restarts and name in WITH_RESTARTS and not any(map(_is_about_steps, settings))
+
+    def values_of(name: str) -> dict[str, Any]:
+        values = merged(merged(_read(name), fit_to_data(name, profile)), {**base, "text": text})
+        if copies:
+            values = merged(values, {"model": {"head": {"copy_mechanism": True}}})
+        if tries_seeds(name):
+            values = merged(values, {"training": RESTARTS})
+        return apply_settings(values, settings)
+
     if recipe == "auto":
         choice = choose_recipe(profile, characters=_has_characters(text))
-        recipe = choice.recipe
-        lines.append(f"recipe: {recipe}, because {choice.reason}")
-    values = merged(merged(_read(recipe), fit_to_data(recipe, profile)), {**base, "text": text})
-    if restarts and recipe in WITH_RESTARTS and not any(map(_is_about_steps, settings)):
-        values = merged(values, {"training": RESTARTS})
+        can_try = tries and num_dev >= MIN_DEV_EXAMPLES and not any(map(_names_parts, settings))
+        others = other_recipes(choice.recipe, profile, characters=_has_characters(text)) if can_try else ()
+        candidates = _fitting_candidates((choice.recipe, *others), values_of, profile.examples)
+        lines += _describe_candidates(choice, list(candidates))
+    else:
+        candidates = {recipe: values_of(recipe)}
+    first, *others_to_try = candidates
+    options = RunOptions.parse(candidates[first])
+    if tries_seeds(first) and not others_to_try:
         lines.append(
             f"seeds: {RESTARTS['restarts']} are tried for {RESTARTS['restart_steps']} steps, and the best on dev is "
             "trained (--set training.restarts=1 trains one)."
         )
-    values = apply_settings(values, settings)
-    options = RunOptions.parse(values)
     if profile.overlap >= MANY_COPIES and not (options.model.head.copy_mechanism or _has_characters(text)):
         lines.append(
             "hint: if new sentences have names, numbers or other words that the training data does not, --set "
             "model.head.copy_mechanism=true lets the model copy them."
         )
-    return values, [*lines, _describe_end(options)]
+    return candidates, [*lines, _describe_end(options)]
+
+
+def _fitting_candidates(
+    names: Sequence[str], values_of: Callable[[str], dict[str, Any]], num_examples: int
+) -> dict[str, dict[str, Any]]:
+    """The options of recipes by name, without recipes that the settings do not fit; one if the run is short.
+
+    Raises:
+        ConfigError: the settings fit no recipe.
+    """
+    candidates: dict[str, dict[str, Any]] = {}
+    errors: list[ConfigError] = []
+    for name in names:
+        try:
+            candidates[name] = values_of(name)
+        except ConfigError as error:
+            errors.append(error)
+            continue
+        if _num_steps(RunOptions.parse(candidates[name]), num_examples) < MIN_STEPS:
+            break
+    if not candidates:
+        raise errors[0]
+    return candidates
+
+
+def _describe_candidates(choice: Choice, names: Sequence[str]) -> list[str]:
+    """Lines that say which recipe was chosen, or which are tried, and why."""
+    if len(names) == 1:
+        return [f"recipe: {names[0]}" + (f", because {choice.reason}" if names[0] == choice.recipe else ".")]
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    return [
+        f"recipe: {choice.recipe} is suggested by the data, because {choice.reason}",
+        f"trials: {listed} are tried for {TRIAL_STEPS} steps each, and the one whose outputs on dev are most similar "
+        f"to their targets is trained (--recipe {names[0]} trains that one without a trial).",
+    ]
+
+
+def _num_steps(options: RunOptions, num_examples: int) -> int:
+    """About how many steps a run has at most."""
+    training = options.training
+    steps_per_epoch = ceil(num_examples / (training.batch_size * training.gradient_accumulation_steps))
+    limits = (training.max_steps, training.max_epochs and training.max_epochs * steps_per_epoch)
+    return min(limit for limit in limits if limit is not None)
 
 
 def load_experiment_values(
@@ -172,18 +273,24 @@ def load_experiment_values(
     """
     of_task = [f"task.{option}={json.dumps(value)}" for option, value in task.items()]
     values = load_changed_values(name, [*of_task, *settings])
-    text, lines = _with_tokens(values.get("text", {}), _training_examples(values))
+    text, lines, _ = _with_tokens(values.get("text", {}), _read_examples(values)[0])
     return {**values, "text": text}, lines
 
 
-def _with_tokens(text: Mapping[str, Any], examples: Sequence[Example]) -> tuple[dict[str, Any], list[str]]:
-    """Text options in which tokens are chosen where they are open, and a line that says why if they are not words."""
+def _with_tokens(
+    text: Mapping[str, Any], examples: Sequence[Example], *, may_copy: bool = False
+) -> tuple[dict[str, Any], list[str], bool]:
+    """Text options in which tokens are chosen where they are open.
+
+    Returns:
+        The options; a line that says why if tokens are not plain words; and whether some have to be copied.
+    """
     open_sides = [side for side in ("source", "target") if not _chooses_tokens(text.get(side, {}))]
     if not open_sides:
-        return dict(text), []
-    tokens = choose_tokens(examples)
+        return dict(text), [], False
+    tokens = choose_tokens(examples, may_copy=may_copy and len(open_sides) == 2)
     chosen = {side: tokens.text.get(side, {}) for side in open_sides}
-    return merged(chosen, text), [f"tokens: {tokens.reason}"] if tokens.reason else []
+    return merged(chosen, text), [f"tokens: {tokens.reason}"] if tokens.reason else [], tokens.copies
 
 
 def fit_to_data(recipe: str, profile: DataProfile) -> dict[str, Any]:
@@ -223,11 +330,33 @@ def _is_about_steps(setting: str) -> bool:
     return setting.startswith(("training=", *_ABOUT_STEPS))
 
 
-def _training_examples(values: Mapping[str, Any]) -> Sequence[Example]:
+def _may_copy(settings: Sequence[str]) -> bool:
+    """Whether no setting forbids that words are copied."""
+    given = [
+        parse_setting(setting) for setting in settings if setting.startswith("model.head.copy_mechanism=")
+    ]
+    return all(values["model"]["head"]["copy_mechanism"] is not False for values in given)
+
+
+def _names_parts(setting: str) -> bool:
+    """Whether a setting says of which parts the model consists, so that recipes would not differ in them."""
+    path, _, _ = setting.partition("=")
+    return path in {
+        "model",
+        *(
+            f"model.{part}{option}"
+            for part in ("head", "reorderer")
+            for option in ("", ".kind", ".objective")
+        ),
+    }
+
+
+def _read_examples(values: Mapping[str, Any]) -> tuple[Sequence[Example], int]:
+    """The training examples, and the number of dev examples."""
     options = RunOptions.parse(values)
     task = options.make_task()
     options.require_split(task)
-    return task.examples(options.train)
+    return task.examples(options.train), len(task.examples(options.dev))
 
 
 def _read(recipe: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from permalign.files import (
 )
 from permalign.models.base import Model
 from permalign.models.saving import WEIGHTS
+from permalign.options.renames import translate_options
 from permalign.options.run import RunOptions
 from permalign.plugins import require_plugins
 from permalign.tasks.hub_datasets import PREFIX
@@ -54,6 +55,8 @@ from permalign.training.state import (
     step_of,
 )
 
+EXAMPLES = "examples.txt"
+"""A file with sentences that the explorer offers, one per line; only combined models have it."""
 CONTENTS = (
     ENVIRONMENT,
     "config.yaml",
@@ -66,8 +69,11 @@ CONTENTS = (
     "state",
     "predictions",
     "attempts",
+    EXAMPLES,
 )
 DEV_PREDICTIONS = "dev.jsonl"
+CANDIDATES = "candidates"
+"""The entry of environment.json with the options of recipes that are to be tried before the run itself begins."""
 LOCK = ".lock"
 PACKAGES = (
     "torch",
@@ -149,9 +155,28 @@ class RunDirectory:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         known = {**environment(), "plugins": options.plugins(), **(facts or {})}
         write_text(self.path / ENVIRONMENT, json.dumps(known, indent=2) + "\n")
-        values = options.model_dump(mode="json")
-        values["task"] = with_absolute_paths(values["task"])
-        write_text(self.config, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+        self._write_config(options)
+
+    def _write_config(self, options: RunOptions) -> None:
+        values = yaml.safe_dump(saved_values(options), sort_keys=False, allow_unicode=True)
+        write_text(self.config, values)
+
+    def candidates(self) -> dict[str, RunOptions]:
+        """The recipes to try before one of them is chosen, by name; none if the run has its options already."""
+        known = self.facts().get(CANDIDATES)
+        return {
+            name: RunOptions.parse(translate_options(values)[0])
+            for name, values in (known.items() if isinstance(known, dict) else ())
+        }
+
+    def choose(self, options: RunOptions, **facts: object) -> None:
+        """Give a run the options of one of its candidates; it has no candidates from now on.
+
+        If the process is killed between the two files, the run is resumed with its candidates, and the same is chosen.
+        """
+        self._write_config(options)
+        known = {name: value for name, value in self.facts().items() if name != CANDIDATES}
+        write_text(self.path / ENVIRONMENT, json.dumps(known | facts, indent=2) + "\n")
 
     def note(self, **facts: object) -> None:
         """Add facts to environment.json."""
@@ -307,6 +332,12 @@ class RunDirectory:
             mirror_folder(best, self.model, exclude=DEV_PREDICTIONS)
             with atomic_file(self.predictions / DEV_PREDICTIONS) as file:
                 shutil.copyfile(best / DEV_PREDICTIONS, file)
+
+
+def saved_values(options: RunOptions) -> dict[str, Any]:
+    """The options of a run as they are saved, with absolute paths."""
+    values = options.model_dump(mode="json")
+    return {**values, "task": with_absolute_paths(values["task"])}
 
 
 def with_absolute_paths(task: Mapping[str, object]) -> dict[str, object]:

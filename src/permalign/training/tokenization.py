@@ -33,10 +33,17 @@ MAX_CHARACTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """The tokens of sources and targets: their options, and a line that says why; None if they are plain words."""
+    """The tokens of sources and targets.
+
+    Attributes:
+        text: their options.
+        reason: a line that says why; None if they are plain words.
+        copies: whether outputs have words that can only be learned as copies of source words.
+    """
 
     text: dict[str, dict[str, Any]]
     reason: str | None
+    copies: bool = False
 
 
 def make_tokenizer(options: SideOptions, *, restorable: bool) -> Tokenizer | None:
@@ -64,29 +71,48 @@ def tokenized(sentences: Sequence[Sequence[str]], options: Mapping[str, Any]) ->
     return [tokenizer.split(" ".join(sentence)) for sentence in sentences]
 
 
-def rare_share(sentences: Sequence[Sequence[str]]) -> float:
+def rare_share(sentences: Sequence[Sequence[str]], partners: Sequence[Sequence[str]] | None = None) -> float:
     """The share of sentences with a token that occurs in no other sentence.
+
+    Args:
+        sentences: the tokens of the sources or targets.
+        partners: the tokens of the other side of each pair, if tokens that occur there do not count.
 
     >>> rare_share([["a", "b"], ["a", "c"], ["c", "a"], ["a"]])
     0.25
+    >>> rare_share([["call", "Ann"], ["call", "Ben"]], [["phone", "Ann"], ["phone", "Al"]])
+    0.5
     """
     counts = Counter(token for sentence in sentences for token in set(sentence))
-    rare = sum(any(counts[token] == 1 for token in sentence) for sentence in sentences)
+    copied: Sequence[Sequence[str]] = partners or [()] * len(sentences)
+    rare = sum(
+        any(counts[token] == 1 and token not in partner for token in sentence)
+        for sentence, partner in zip(sentences, copied, strict=True)
+    )
     return rare / max(len(sentences), 1)
 
 
-def choose_tokens(examples: Sequence[Example]) -> TokenChoice:
-    """Choose the coarsest tokens that can be learned from the training examples, the same kind for both sides."""
+def choose_tokens(examples: Sequence[Example], *, may_copy: bool = False) -> TokenChoice:
+    """Choose the coarsest tokens that can be learned from the training examples, the same kind for both sides.
+
+    Args:
+        examples: the training examples.
+        may_copy: whether the model may get a copy mechanism, with which a word need not be learned if it occurs in
+            source and target.
+    """
     sides = {
         "source": [example.source for example in examples],
         "target": [example.target for example in examples],
     }
-    shares = {
-        name: {side: rare_share(tokenized(sentences, options)) for side, sentences in sides.items()}
-        for name, options in CANDIDATES.items()
-    }
-    fits = [name for name, of in shares.items() if all(of[side] <= MAX_RARE[side] for side in sides)]
-    name = fits[0] if fits else "characters"
+    shares: dict[str, dict[str, float]] = {}
+    for name, options in CANDIDATES.items():
+        source, target = (tokenized(sentences, options) for sentences in sides.values())
+        shares[name] = {"source": rare_share(source), "target": rare_share(target)}
+        if _can_be_learned(shares[name]):
+            break
+        copied = {"source": rare_share(source, target), "target": rare_share(target, source)}
+        if may_copy and name != "characters" and _can_be_learned(copied):
+            return _with_copies(name, shares[name], copied)
     if name == "words":
         return TokenChoice({}, None)
     side = max(sides, key=lambda side: shares["words"][side] - MAX_RARE[side])
@@ -99,6 +125,22 @@ def choose_tokens(examples: Sequence[Example]) -> TokenChoice:
         return _for_long_texts(shares["words"][side], side)
     options = CANDIDATES[name]
     return TokenChoice({"source": dict(options), "target": dict(options)}, f"{name}, because {reason}")
+
+
+def _can_be_learned(shares: Mapping[str, float]) -> bool:
+    return all(share <= MAX_RARE[side] for side, share in shares.items())
+
+
+def _with_copies(name: str, shares: Mapping[str, float], copied: Mapping[str, float]) -> TokenChoice:
+    """Coarse tokens with the copy mechanism, where most rare words of targets are words of their sources."""
+    side = max(shares, key=lambda side: shares[side] - MAX_RARE[side])
+    partner = {"source": "target", "target": "source"}[side]
+    reason = (
+        f"{name} that are copied if need be (model.head.copy_mechanism), because {shares[side]:.0%} of the training "
+        f"{side}s have a word that occurs in no other, but only {copied[side]:.0%} one that is not in their {partner}."
+    )
+    options = CANDIDATES[name]
+    return TokenChoice({"source": dict(options), "target": dict(options)}, reason, copies=True)
 
 
 def _for_long_texts(share: float, side: str) -> TokenChoice:

@@ -12,7 +12,7 @@ from permalign.errors import PermalignError
 from permalign.evaluation import JudgedPrediction, read_predictions
 
 EXAMPLES = "examples.txt"
-"""A file in a run's folder with sentences to offer, one per line; it is for models that come with the package."""
+"""A file in a run's folder with sentences to offer, one per line; models of the package and combined ones have it."""
 COMFORTABLE_LENGTH = 16
 """The number of words up to which the picture of a sentence fits on most screens."""
 
