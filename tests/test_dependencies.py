@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
 
@@ -16,9 +17,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-LOWEST = {"fastapi": "0.132", "pydantic": "2.11", "torch": "2.13", "typer": "0.16"}
+LOWEST = {"datasets": "3.6", "fastapi": "0.132", "pydantic": "2.11", "torch": "2.13", "typer": "0.16"}
 """Below these something breaks: FastAPI reads bodies without a content type as JSON, pydantic lacks a type that options
-need, and typer fails to print help with the current click."""
+need, typer fails to print help with the current click, and datasets raises another error where it is offline."""
 
 
 def requirements():
@@ -102,13 +103,23 @@ def test_the_list_of_licences_has_the_versions_of_the_constraints():
     assert {canonicalize_name(name): version for name, version, _ in rows if name != "package"} == pins()
 
 
-def lowest():
-    """The lower bounds of what the core and the extras training, tune and serve need, except for torch."""
-    extras = PROJECT["optional-dependencies"]
-    lines = [line for extra in ("cli", "models", "training", "tune", "serve") for line in extras[extra]]
-    needed = [Requirement(line) for line in [*PROJECT["dependencies"], *lines] if "permalign" not in line]
+def lowest(*extras, core=()):
+    """The lower bounds of what some extras, and perhaps the core, need themselves, except for torch."""
+    lines = [*core, *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    needed = [Requirement(line) for line in lines if "permalign" not in line]
     bounds = [(it.name, part.version) for it in needed for part in it.specifier if part.operator == ">="]
     return [f"{name}=={version}" for name, version in bounds if name != "torch"]
+
+
+LOWEST_OF_ALL = lowest("cli", "models", "training", "tune", "serve", core=PROJECT["dependencies"])
+
+TESTS_OF_EXTRAS = {
+    "cluster": "tests/reproduction/test_ray_engine.py",
+    "datasets": "tests/tasks/test_user_data.py",
+    "hf": "tests/encoders/test_huggingface.py",
+    "subwords": "tests/text/test_subwords.py",
+}
+"""Extras whose lower bounds do not fit those of the others, or that take long to install."""
 
 
 @pytest.fixture
@@ -130,32 +141,59 @@ def environment(tmp_path):
     return home
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("versions", [lowest(), []], ids=["lowest", "newest"])
-def test_other_versions_train_tune_predict_and_serve(environment, tmp_path, versions):
-    def run(*command, **options):
-        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, **options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+def run(*command, cwd, **options):
+    """Run a command that imports permalign from where it is installed; returns what it prints."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
+
+def install(environment, *requirements):
+    """Install packages into an environment; torch is there."""
+    pip = [sys.executable, "-m", "pip", "--python", environment / "bin" / "python", "install", "--quiet"]
+    run(*pip, f"torch=={pins()['torch']}", *requirements, cwd=environment)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("versions", [LOWEST_OF_ALL, []], ids=["lowest", "newest"])
+def test_other_versions_train_tune_predict_and_serve(environment, tmp_path, versions):
     python, permalign = environment / "bin" / "python", environment / "bin" / "permalign"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", f"torch=={pins()['torch']}"]
-    run(*pip, f"{ROOT}[training,tune,serve]", *versions)
+    install(environment, f"{ROOT}[training,tune,serve]", *versions)
+    use = partial(run, cwd=tmp_path)
     (tmp_path / "three.csv").write_text("source,target\na b,B A\nb c,C B\nc a,A C\n")
-    run(permalign, "train", "three.csv", "--run", "run", "--set", "training.max_steps=2")
-    run(permalign, "tune", "three.csv", "--trials", "1", "--out", "search", "--set", "training.max_steps=2")
-    run(permalign, "evaluate", "run", "--split", "iid/train")
-    run(permalign, "plot", "run", "--out", "curves.png")
-    assert run(permalign, "predict", "run", input="a b\n")
-    assert "2021" in run(permalign, "explain", "dates", "12 march 2021")
+    use(permalign, "train", "three.csv", "--run", "run", "--set", "training.max_steps=2")
+    use(permalign, "tune", "three.csv", "--trials", "1", "--out", "search", "--set", "training.max_steps=2")
+    use(permalign, "evaluate", "run", "--split", "iid/train")
+    use(permalign, "plot", "run", "--out", "curves.png")
+    assert use(permalign, "predict", "run", input="a b\n")
+    assert "2021" in use(permalign, "explain", "dates", "12 march 2021")
     program = (
         "from pathlib import Path; from permalign.explain.server.application import application;"
         "from permalign.explain.server.limits import Limits;"
         "from permalign.explain.server.served_runs import find_runs;"
         "print(application(find_runs([Path('run')]), Limits()))"
     )
-    assert run(python, "-c", program)
+    assert use(python, "-c", program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["lowest", "newest"])
+@pytest.mark.parametrize("extra", TESTS_OF_EXTRAS)
+def test_an_extra_passes_its_tests_with_other_versions(environment, extra, end):
+    tools = [f"{name}=={pins()[name]}" for name in ("beartype", "hypothesis", "jaxtyping", "pytest")]
+    install(
+        environment, f"{ROOT}[training,tune,{extra}]", *tools, *(lowest(extra) if end == "lowest" else ())
+    )
+    pytest_command = [environment / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    assert " passed" in run(*pytest_command, TESTS_OF_EXTRAS[extra], cwd=ROOT)
+
+
+def test_every_extra_is_tried_with_other_versions():
+    """The others have exact versions only, consist of these, or are for developers, who install exact versions."""
+    tried = {"cli", "models", "training", "tune", "serve", *TESTS_OF_EXTRAS}
+    others = {"chinese", "translation", "docs", "notebooks", "all", "dev"}
+    assert tried | others == PROJECT["optional-dependencies"].keys()
 
 
 @pytest.mark.parametrize(
