@@ -27,6 +27,7 @@ def test_our_method_and_the_papers_agree():
     assert differences["difference of gradients"] <= 1e-5
 
 
+@pytest.mark.slow
 def test_kernels_for_other_devices_take_fewer_operations_and_less_memory():
     time, operations, memory = reordering.backends(
         TINY, long=reordering.Size(4, 40, 8, 32), launches=TINY, times=1
@@ -193,6 +194,7 @@ def test_a_readme_without_markers_is_refused():
         table.with_table("nothing here", {})
 
 
+@pytest.mark.slow
 def test_whole_models_are_measured():
     ours, share = models.arithmetic_step(2, 4, models.arithmetic_options(width=8, hidden=16))
     assert ours.measured == ours.details["paper seconds"] / ours.details["permalign seconds"]
@@ -214,6 +216,7 @@ def test_the_model_with_the_papers_method_computes_the_same():
     torch.testing.assert_close(model.loss(batch).total, fast)
 
 
+@pytest.mark.slow
 def test_tasks_are_measured():
     assert tasks.grammar_step().unit == "µs"
 

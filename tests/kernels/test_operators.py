@@ -235,9 +235,9 @@ KERNEL = """kernels.split_scores(
 @pytest.mark.parametrize(
     ("scores", "what"),
     [
-        (KERNEL, COMPILE),
+        pytest.param(KERNEL, COMPILE, marks=pytest.mark.slow),
         (KERNEL, EXPORT),
-        (MODULE, COMPILE),
+        pytest.param(MODULE, COMPILE, marks=pytest.mark.slow),
         (MODULE, EXPORT),
         (MODULE, DISTRIBUTION),
         (MODULE, EXPORT_DISTRIBUTION),
