@@ -1,8 +1,8 @@
 """Compare recipes on the user's own data: each is trained for a few steps, and what it then writes for dev is compared.
 
-Exact matches cannot be compared so early, because often there are none yet. Losses cannot be compared between models
-either: a model that samples orders has the loss of its samples, and one that sums over all orders that of all of them.
-What can be compared is how far outputs are from their targets, as text, however it is split into tokens.
+Exact matches cannot be compared so early, because often there are none yet. Losses are not the same quantity in all
+models: one that samples orders has the loss of its samples, one that sums over orders that of all of them. What means
+the same for all is how far outputs are from their targets, as text, however it is split into tokens.
 """
 
 from collections.abc import Mapping, Sequence
