@@ -10,6 +10,8 @@ SENTENCE = "a b c d"
 
 
 def type_sentence(page, sentence):
+    # playwright first empties the field; the page would put its example there if it were still loading
+    page.locator("#run option").first.wait_for(state="attached")
     page.get_by_label("Sentence", exact=True).fill(sentence)
     page.keyboard.press("Enter")
 
@@ -228,7 +230,6 @@ def test_an_output_that_is_typed_before_the_runs_are_known_stays(open_page):
         page.wait_for_timeout(50)
     with page.expect_response("**/api/runs"):
         held[0].continue_()
-    page.locator("#run option").first.wait_for(state="attached")
     type_sentence(page, "a b")
     expect_text(output_of(page), "A B")
 

@@ -131,7 +131,7 @@ def test_a_body_sent_one_byte_at_a_time_is_refused_in_time():
 
 
 def test_others_are_answered_when_slow_clients_are_gone():
-    with serving(max_connections=len(HALF_REQUESTS), request_seconds=2.0) as connect:
+    with serving(max_connections=len(HALF_REQUESTS), request_seconds=5.0) as connect:
         slow = [connect() for _ in HALF_REQUESTS]
         for connection, half in zip(slow, HALF_REQUESTS, strict=True):
             connection.sendall(half)
