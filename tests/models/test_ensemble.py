@@ -2,12 +2,12 @@
 
 import json
 import math
-from itertools import chain
+from itertools import chain, product
 
 import pytest
 import torch
-from tests.models.small import SOURCE, TARGET, batches, examples, train
-from tests.models.test_inverse import EXACT, KINDS, SENTENCES
+from tests.models.small import LETTERS, SOURCE, TARGET, batches, examples, train
+from tests.models.test_inverse import EXACT, KINDS, SENTENCES, SMALL
 
 from permalign import Ensemble, InverseModel, Transducer, build_model, load_model
 from permalign.errors import ConfigError, DataError
@@ -15,6 +15,12 @@ from permalign.options.model import ModelOptions
 from permalign.text.vocabulary import Vocabulary
 
 REVERSED = {**EXACT, "weight": 0.5}
+SUM_OVER_ORDERS = [kind for kind, options in KINDS.items() if options["reorderer"]["objective"] == "exact"]
+WITHOUT_SUMS = {
+    "hard": KINDS["hard"],
+    "attention": {"head": {**SMALL, "kind": "attention"}},
+    "fixed tagging": {"head": KINDS["tagging"]["head"]},
+}
 
 
 def make(kind="exact", size=3, inverse=None, seed=0):
@@ -39,20 +45,41 @@ def test_a_score_is_the_logarithm_of_the_mean_probability(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("beam", [1, 4])
-def test_outputs_are_the_best_that_any_member_finds(kind, beam):
+def test_outputs_have_their_scores_and_are_sorted_by_them(kind, beam):
     model = make(kind)
-    members = [member.predict(SENTENCES, beam=beam, n_best=beam) for member in model.members]
     predictions = model.predict(SENTENCES, beam=beam, n_best=beam, explain=True)
-    for source, prediction, found in zip(SENTENCES, predictions, zip(*members, strict=True), strict=True):
-        offered = {one.tokens for first in found for one in (first, *first.alternatives)}
+    for source, prediction in zip(SENTENCES, predictions, strict=True):
         ranked = [prediction, *prediction.alternatives]
-        scores = model.score([source] * len(offered), sorted(offered))
-        assert prediction.score >= max(scores) - 1e-4
         for one in ranked:
             assert one.score == pytest.approx(model.score([source], [one.tokens])[0], abs=1e-4)
         assert [one.score for one in ranked] == sorted((one.score for one in ranked), reverse=True)
         assert len({one.tokens for one in ranked}) == len(ranked)
         assert prediction.explanation.target == prediction.tokens
+
+
+@pytest.mark.parametrize("kind", SUM_OVER_ORDERS)
+@pytest.mark.parametrize("beam", [1, 4])
+def test_of_members_that_sum_over_orders_the_best_output_that_any_of_them_finds_is_chosen(kind, beam):
+    model = make(kind)
+    members = [member.predict(SENTENCES, beam=beam, n_best=beam) for member in model.members]
+    predictions = model.predict(SENTENCES, beam=beam, n_best=beam)
+    for source, prediction, found in zip(SENTENCES, predictions, zip(*members, strict=True), strict=True):
+        offered = {one.tokens for first in found for one in (first, *first.alternatives)}
+        scores = model.score([source] * len(offered), sorted(offered))
+        assert prediction.score >= max(scores) - 1e-4
+
+
+@pytest.mark.parametrize("kinds", [("hard", "hard"), ("hard", "attention"), ("hard", "fixed tagging")])
+def test_a_wide_beam_over_the_mixture_finds_the_best_of_all_outputs(kinds):
+    torch.manual_seed(3)
+    model = Ensemble([Transducer(WITHOUT_SUMS[kind], SOURCE, TARGET) for kind in kinds]).eval()
+    source = SENTENCES[0][:2]
+    outputs = [output for length in range(3) for output in product(LETTERS.upper(), repeat=length)]
+    scores = dict(zip(outputs, model.score([source] * len(outputs), outputs), strict=True))
+    best = sorted(scores, key=lambda output: -scores[output])[:5]
+    (found,) = model.predict([source], beam=len(outputs), n_best=5, max_length=2)
+    assert [found.tokens, *(one.tokens for one in found.alternatives)] == best
+    assert found.score == pytest.approx(scores[best[0]], abs=1e-5)
 
 
 def test_an_output_that_the_first_member_would_not_write_can_win():
@@ -216,7 +243,7 @@ def test_wrong_options_are_refused(options, message):
         ModelOptions.parse({**EXACT, **options})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SUM_OVER_ORDERS)
 def test_candidates_that_are_left_out_do_not_change_predictions(kind, monkeypatch):
     model = make(kind)
     fast = model.predict(SENTENCES, beam=4, n_best=2)

@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from permalign.decoding.beam import normalised_score
+from permalign.decoding.beam import SearchSettings, beam_search, normalised_score
+from permalign.errors import UsageError
+from permalign.heads.base import Decoder
 from permalign.structures import Derivation
 from permalign.text.batching import Batch, pad
 
@@ -44,6 +46,41 @@ class Candidate:
 
 Candidates = list[list[Candidate]]
 """The candidates of every sentence of a batch."""
+
+
+def beam_candidates(
+    decoder: Decoder, max_lengths: Sequence[int], settings: SearchSettings, count: int, same_length: bool
+) -> Candidates:
+    """The outputs of one beam search, whose scores are their log-probabilities.
+
+    Args:
+        decoder: a decoder with one row for each sentence, before the first token.
+        max_lengths: the maximum output length of each sentence.
+        settings: how to search.
+        count: how many outputs to return for each sentence.
+        same_length: whether outputs have exactly their maximum length.
+
+    Raises:
+        UsageError: an exact search was asked for.
+    """
+    if settings.search == "exact":
+        raise UsageError(
+            "an exact search is possible only for models that sum over orders (reorderer.objective: exact). Use "
+            "beam search."
+        )
+    searches = beam_search(
+        decoder,
+        max_lengths,
+        settings.beam,
+        count,
+        settings.constraints,
+        same_length,
+        settings.length_penalty,
+    )
+    return [
+        [Candidate(hypothesis.tokens, hypothesis.score) for hypothesis in hypotheses]
+        for hypotheses in searches
+    ]
 
 
 def merge(searches: Sequence[Candidates]) -> Candidates:

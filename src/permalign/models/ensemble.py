@@ -14,17 +14,19 @@ from permalign.decoding.candidates import (
     Candidate,
     Candidates,
     Floats,
+    beam_candidates,
     log_mean_exp,
     may_be_best,
     merge,
     rank,
     score_candidates,
 )
+from permalign.decoding.mixture import MixtureDecoder
 from permalign.decoding.output_evidence import Evidence
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
 from permalign.models.inverse import InverseModel
-from permalign.models.transducer import Transducer
+from permalign.models.transducer import Transducer, TransducerReading
 from permalign.options.model import ModelOptions
 from permalign.structures.log_space import LOG_ZERO
 from permalign.tasks.base import Example
@@ -35,8 +37,9 @@ from permalign.text.codec import Codec
 class Ensemble(Model):
     """Several models that answer by the mean of their probabilities.
 
-    Every member searches candidates, and the mixture of all members ranks them. If members have inverse models, the
-    mixture of these reranks the candidates. Explanations are those of the first member.
+    One beam search finds the outputs of the mixture of all members. If a member sums over orders, which a beam cannot,
+    every member searches candidates instead, and the mixture ranks them. If members have inverse models, the mixture of
+    these reranks the candidates. Explanations are those of the first member.
 
     The members may be of different kinds, but must have the same vocabularies:
 
@@ -172,15 +175,27 @@ class EnsembleReading(Reading):
     """
 
     members: Sequence[Model]
-    readings: Sequence[Reading]
+    readings: Sequence[TransducerReading]
 
     @property
     def beam_scores_are_exact(self) -> bool:
-        """No: a member's beam knows only its own probabilities."""
-        return False
+        """Whether those of all members are: then one beam can search the mixture."""
+        return all(reading.beam_scores_are_exact for reading in self.readings)
 
     def find_candidates(self, settings: SearchSettings, count: int) -> Candidates:
-        """What any member finds. Only the first member's derivations are kept, for it alone explains outputs."""
+        """What a beam over the mixture finds or, if a member sums over orders, what any member finds.
+
+        Only the first member's derivations are kept, for it alone explains outputs.
+        """
+        if self.beam_scores_are_exact:
+            limits = (reading.max_lengths(settings) for reading in self.readings)
+            return beam_candidates(
+                MixtureDecoder([reading.decoder() for reading in self.readings]),
+                [max(of_members) for of_members in zip(*limits, strict=True)],
+                settings,
+                count,
+                same_length=all(member.primary.head.preserves_length for member in self.members),
+            )
         first, *others = (reading.find_candidates(settings, count) for reading in self.readings)
         without_derivations = [
             [[replace(candidate, derivation=None) for candidate in of_sentence] for of_sentence in candidates]

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.heads.copying import in_vocabulary
-from permalign.models.base import Loss, Model, Reading, TrainingProblem
-from permalign.models.transducer import Transducer
+from permalign.models.base import Loss, Model, TrainingProblem
+from permalign.models.transducer import Transducer, TransducerReading
 from permalign.options.model import InverseOptions, ModelOptions
 from permalign.tasks.base import Example
 from permalign.text.batching import Batch
@@ -108,7 +108,7 @@ class InverseModel(Model):
 
     # --- Outputs ----------------------------------------------------------------------------------------------
 
-    def read(self, batch: Batch) -> Reading:
+    def read(self, batch: Batch) -> TransducerReading:
         """Let the direct transducer read the sentences of a batch."""
         return self.direct.read(batch)
 

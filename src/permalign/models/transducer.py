@@ -9,13 +9,13 @@ from typing import Any, Self
 from torch import Tensor, nn, tensor
 
 from permalign.decoding.beam import SearchSettings, beam_search
-from permalign.decoding.candidates import Candidate, Candidates
+from permalign.decoding.candidates import Candidate, Candidates, beam_candidates
 from permalign.decoding.exact_search import search_exactly
 from permalign.decoding.output_evidence import Evidence, find_evidence
 from permalign.decoding.search_over_orders import search_over_orders
 from permalign.encoders.huggingface import ContextualEmbeddings, HuggingFaceEncoder
-from permalign.errors import ConfigError, UsageError
-from permalign.heads.base import encoded_size
+from permalign.errors import ConfigError
+from permalign.heads.base import Decoder, encoded_size
 from permalign.heads.copying import CopySource, in_vocabulary
 from permalign.models.base import Loss, Model, Reading, TrainingProblem
 from permalign.models.build_parts import build_embeddings, build_encoder, build_head, build_reorderer
@@ -292,21 +292,20 @@ class TransducerReading(Reading):
 
     def find_candidates(self, settings: SearchSettings, count: int) -> Candidates:
         """Outputs by beam search, in the reorderer's order or, where orders are summed over, in several."""
-        head, lengths = self.model.head, self.batch.source_lengths
-        max_lengths = [head.search_limit(length, settings.max_length) for length in lengths.tolist()]
-        search = partial(
-            beam_search,
-            beam=settings.beam,
-            same_length=head.preserves_length,
-            length_penalty=settings.length_penalty,
-        )
+        head, max_lengths = self.model.head, self.max_lengths(settings)
         if self.model.reorderer.sums_over_orders:
+            search = partial(
+                beam_search,
+                beam=settings.beam,
+                same_length=head.preserves_length,
+                length_penalty=settings.length_penalty,
+            )
             search_by_beam = partial(
                 search_over_orders,
                 head,
                 self.reordering,
                 self.states,
-                lengths,
+                self.batch.source_lengths,
                 search,
                 max_lengths,
                 settings.beam,
@@ -318,22 +317,17 @@ class TransducerReading(Reading):
                 if settings.search == "exact"
                 else search_by_beam()
             )
-        if settings.search == "exact":
-            raise UsageError(
-                "an exact search is possible only for models that sum over orders (reorderer.objective: exact). Use "
-                "beam search."
-            )
-        head = head.with_copies(copy_source(self.batch, self.reordering))
-        searches = search(
-            head.decoder(self.reordering.states, lengths),
-            max_lengths,
-            constraints=settings.constraints,
-            n_best=count,
-        )
-        return [
-            [Candidate(hypothesis.tokens, hypothesis.score) for hypothesis in hypotheses]
-            for hypotheses in searches
-        ]
+        return beam_candidates(self.decoder(), max_lengths, settings, count, head.preserves_length)
+
+    def max_lengths(self, settings: SearchSettings) -> list[int]:
+        """The length at which a search gives up an output, for every sentence."""
+        lengths: list[int] = self.batch.source_lengths.tolist()
+        return [self.model.head.search_limit(length, settings.max_length) for length in lengths]
+
+    def decoder(self) -> Decoder:
+        """The head's prefixes in the reorderer's order, one for every sentence, before the first token."""
+        head = self.model.head.with_copies(copy_source(self.batch, self.reordering))
+        return head.decoder(self.reordering.states, self.batch.source_lengths)
 
     def _search_exactly(
         self, settings: SearchSettings, search_by_beam: Callable[[], Candidates]
