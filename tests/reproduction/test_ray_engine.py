@@ -22,6 +22,9 @@ from permalign.reproduction.worker import BUSY
 from permalign.training.launch import train
 from permalign.training.run_directory import RunDirectory
 
+LONGER = ("training.max_steps=1500", "training.evaluate_every=750", "training.log_every=1")
+"""A run that does not end before a busy machine has passed on that it should stop."""
+
 
 def test_without_ray_a_line_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
@@ -143,7 +146,7 @@ def test_failures_are_recorded_and_a_time_limit_leaves_runs_that_can_be_resumed(
     plan, _ = plan_of(table, tmp_path, "bad/plain")
     outcome = ray_engine.run_jobs_on_ray(plan.jobs, 1)
     assert outcome.failed == [job.key.name for job in plan.jobs]
-    plan, _ = plan_of(table, tmp_path, "good/plain", settings=LONG)
+    plan, _ = plan_of(table, tmp_path, "good/plain", settings=LONGER)
     thread = threading.Thread(
         target=lambda: (wait_for_step(plan.jobs[0].folder, 10), os.kill(os.getpid(), signal.SIGTERM)),
         daemon=True,
@@ -153,8 +156,7 @@ def test_failures_are_recorded_and_a_time_limit_leaves_runs_that_can_be_resumed(
     thread.join()
     assert outcome.interrupted
     assert outcome.unfinished == [plan.jobs[0].key.name]
-    # the task goes on until it is told to stop, so on a fast machine its run may have ended by then
-    again, store = plan_of(table, tmp_path, "good/plain", settings=LONG)
+    again, store = plan_of(table, tmp_path, "good/plain", settings=LONGER)
     outcome = ray_engine.run_jobs_on_ray(again.jobs, 1)
     assert outcome.finished == [job.key.name for job in again.jobs], outcome
     assert set(store.find(plan.jobs[0].key.name).evaluations) == {"iid/dev plain"}
