@@ -155,7 +155,7 @@ def test_failures_are_recorded_and_a_time_limit_leaves_runs_that_can_be_resumed(
     outcome = ray_engine.run_jobs_on_ray(plan.jobs, 1)
     thread.join()
     assert outcome.interrupted
-    assert outcome.unfinished == [plan.jobs[0].key.name]
+    assert outcome.unfinished == [plan.jobs[0].key.name], outcome
     again, store = plan_of(table, tmp_path, "good/plain", settings=LONGER)
     outcome = ray_engine.run_jobs_on_ray(again.jobs, 1)
     assert outcome.finished == [job.key.name for job in again.jobs], outcome
