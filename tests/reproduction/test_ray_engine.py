@@ -22,7 +22,7 @@ from permalign.reproduction.worker import BUSY
 from permalign.training.launch import train
 from permalign.training.run_directory import RunDirectory
 
-LONGER = ("training.max_steps=1500", "training.evaluate_every=750", "training.log_every=1")
+LONGER = ("training.max_steps=500", "training.evaluate_every=250", "training.log_every=1")
 """A run that does not end before a busy machine has passed on that it should stop."""
 
 

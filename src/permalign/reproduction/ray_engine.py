@@ -6,6 +6,7 @@ machines must share the folders of the runs and of the results.
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -58,11 +59,14 @@ def run_process(command: Sequence[str], log: str, folder: str, variables: dict[s
     """
     os.environ.update(variables)
     os.chdir(folder)
+    # Ray cancels a task by this signal, which it would ignore on a machine where Ray was started in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     end = time.monotonic() + BUSY_TIMEOUT
     while True:
         process = start_process(command, Path(log))
         try:
-            code = process.wait()
+            while (code := process.poll()) is None:  # Ray's interrupt does not end a call that waits
+                time.sleep(POLL_INTERVAL)
         except KeyboardInterrupt:  # the task is cancelled
             stop([process])
             return INTERRUPTED
