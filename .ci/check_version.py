@@ -21,8 +21,20 @@ def find_versions(root: Path = ROOT) -> dict[str, str]:
     return found
 
 
+def complaint(versions: dict[str, str]) -> str | None:
+    """What is wrong with the versions, and what to do about it; None if nothing is."""
+    if len(set(versions.values())) == 1:
+        return None
+    described = "; ".join(
+        f"{name}: {version or 'no release with a date'}" for name, version in versions.items()
+    )
+    advice = (
+        ""
+        if versions["CHANGELOG.md"]
+        else f' Replace "unreleased" by the date: "## [{versions["CITATION.cff"]}] - YYYY-MM-DD" in CHANGELOG.md.'
+    )
+    return f"These must name the same version ({described}).{advice}"
+
+
 if __name__ == "__main__":
-    versions = find_versions()
-    if len(set(versions.values())) != 1:
-        described = "; ".join(f"{name}: {version or 'no release'}" for name, version in versions.items())
-        sys.exit(f"These must name the same version ({described}).")
+    sys.exit(complaint(find_versions()))

@@ -115,3 +115,34 @@ def test_extras_that_messages_name_exist():
             named |= set(group.split(","))
     known = set(re.findall(r"^([a-z]+) = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE))
     assert named <= known
+
+
+@pytest.mark.parametrize(
+    ("changelog", "complaint"),
+    [
+        ("## [0.1.0] - 2027-01-02\n", ""),
+        (
+            "## [0.1.0] - unreleased\n",
+            'Replace "unreleased" by the date: "## [0.1.0] - YYYY-MM-DD" in CHANGELOG.md.',
+        ),
+        (
+            "## [0.0.9] - 2027-01-02\n",
+            "(src/permalign/__init__.py: 0.1.0; CHANGELOG.md: 0.0.9; CITATION.cff: 0.1.0)",
+        ),
+    ],
+)
+def test_a_release_is_checked_for_one_version_and_a_date(changelog, complaint, tmp_path):
+    for name, text in {
+        "src/permalign/__init__.py": '__version__ = "0.1.0"\n',
+        "CITATION.cff": "version: 0.1.0\n",
+        "CHANGELOG.md": changelog,
+        ".ci/check_version.py": (ROOT / ".ci/check_version.py").read_text("utf-8"),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    answer = subprocess.run(
+        [sys.executable, tmp_path / ".ci/check_version.py"], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == bool(complaint)
+    assert complaint in answer.stderr
+    assert answer.stderr.count("\n") == bool(complaint)

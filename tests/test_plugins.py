@@ -302,3 +302,25 @@ def test_a_plugin_that_cannot_be_imported_is_named(tmp_path, monkeypatch):
     finally:
         shutil.rmtree(info)
         plugins._installed.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("mistyped.py", None, r"FileNotFoundError: .*\. Give the path of the file that registers it\.$"),
+        ("a_file_here", "", r"if it is in a file, give its path: --plugin a_file_here\.py\.$"),
+        ("two_lines.py", "raise RuntimeError('one\\ntwo')", r"\(RuntimeError: one two\)\.$"),
+        (
+            "needs_more.py",
+            "import no_such_module",
+            r"\(ModuleNotFoundError: No module named 'no_such_module'\)\.$",
+        ),
+    ],
+)
+def test_why_a_file_cannot_be_imported_is_said_in_one_line(name, code, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if code is not None:
+        Path(name).with_suffix(".py").write_text(code)
+    with pytest.raises(PluginError, match=message) as caught:
+        plugins.import_plugins([name])
+    assert "\n" not in str(caught.value)

@@ -70,7 +70,7 @@ class Registry:
                 raise
             raise PluginError(
                 f"the {self.noun} {name!r} of {_package(entry)} cannot be imported from {entry.value} "
-                f"({type(error).__name__}: {error}). Install what it needs, or another version of it."
+                f"({_in_one_line(error)}). Install what it needs, or another version of it."
             ) from error
 
     def register(self, name: str) -> Callable[[Part], Part]:
@@ -196,8 +196,21 @@ def import_plugins(modules: Sequence[str]) -> None:
             _import_file(Path(name)) if name.endswith(".py") else import_module(name)
         except Exception as error:  # whatever the code of a plug-in does
             raise PluginError(
-                f"the plug-in {name} cannot be imported ({type(error).__name__}: {error})."
+                f"the plug-in {name} cannot be imported ({_in_one_line(error)}).{_advice(name, error)}"
             ) from error
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _advice(name: str, error: Exception) -> str:
+    """What to do if a plug-in is not found; a module in the working directory is not on Python's path."""
+    if name.endswith(".py") and not Path(name).exists():
+        return " Give the path of the file that registers it."
+    if isinstance(error, ModuleNotFoundError) and error.name == name:
+        return f" Install its package or, if it is in a file, give its path: --plugin {name.replace('.', '/')}.py."
+    return ""
 
 
 def require_plugins(providers: object, path: str | Path) -> None:
@@ -216,7 +229,7 @@ def require_plugins(providers: object, path: str | Path) -> None:
         else:
             advice = (
                 f"that the module {excerpt(provider.get('module', ''))} registers. Import it first; on the command "
-                "line, permalign --plugin MODULE"
+                "line, permalign --plugin FILE.py or MODULE"
             )
         raise DataError(f"needs the {noun} {excerpt(name)} {advice}.", path)
 

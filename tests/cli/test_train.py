@@ -65,6 +65,16 @@ def test_training_prints_where_the_model_is(permalign, config, tmp_path):
     assert "Finished: all 2 steps are done." in finished.stderr
 
 
+def test_averaging_models_of_different_seeds_is_warned_of(permalign, config):
+    for seed in (0, 1):
+        assert permalign("train", config, "--run", f"run-{seed}", "--seed", str(seed)).exit_code == 0
+    answer = permalign("average", "run-0", "run-1", "--out", "mean")
+    assert answer.exit_code == 0
+    assert "warning: these models were trained with different seeds (0, 1)" in answer.stderr
+    same = permalign("average", "run-0", "run-0/model", "--out", "same")
+    assert (same.exit_code, same.stderr) == (0, "")
+
+
 def test_kept_checkpoints_are_averaged(permalign, config):
     assert permalign("train", "mine.yaml", "--run", "run").exit_code == 0
     answer = permalign("average", "run", "--out", "mean")

@@ -78,6 +78,13 @@ def test_a_tenth_is_held_out_if_there_is_no_dev_file(write, tmp_path):
     assert "36 for training, 4 for dev" in task.notes[1]
 
 
+def test_a_file_without_a_suffix_is_no_side_of_aligned_files(write, tmp_path):
+    for name in ("train", "train.en", "train.de"):
+        write(name, "a\n")
+    with pytest.raises(DataError, match=r"has files that end in de and en\. Say which .* --source-column de"):
+        UserData(tmp_path).examples("iid/train")
+
+
 def test_a_folder_may_have_aligned_files(write, tmp_path):
     for part, count in (("train", 3), ("dev", 2)):
         write(f"folder/{part}.en", "one two\n" * count)
@@ -153,6 +160,12 @@ def test_a_dataset_of_hugging_face(tmp_path, name):
     assert [len(task.examples(split)) for split in task.splits] == [27, 3]
     assert task.examples("iid/train")[0].source[0] == "one"
     assert any("ignored the splits extra" in note for note in task.notes) == (name == "{}")
+
+
+@pytest.mark.parametrize("path", ["hf:", "hf: ", "hf::configuration"])
+def test_a_dataset_without_a_name_is_an_error_that_shows_how_to_write_one(path):
+    with pytest.raises(DataError, match=r"a dataset has no name\. Write hf:NAME or hf:NAME:CONFIGURATION"):
+        UserData(path).examples("iid/train")
 
 
 def test_a_dataset_is_not_waited_for_where_the_hub_has_no_address(monkeypatch, capfd):

@@ -104,6 +104,68 @@ def test_the_copy_mechanism_is_mentioned_where_outputs_repeat_words(pairs, tmp_p
     assert not is_mentioned(other)
 
 
+@pytest.fixture
+def years(tmp_path):
+    """Dates of few years, each of which occurs often."""
+    path = tmp_path / "years.tsv"
+    rows = [
+        f"{day} {month} {1950 + 3 * year}\t{1950 + 3 * year} - {month.upper()} - {day:02}\n"
+        for day in range(1, 8)
+        for month in ("may", "june")
+        for year in range(12)
+    ]
+    path.write_text("".join(rows))
+    return {"name": "own", "path": str(path)}
+
+
+@pytest.mark.parametrize("recipe", ["auto", "ssnt", "seq2seq"])
+def test_words_that_targets_always_repeat_are_copied_so_that_unseen_ones_can_be_written(years, recipe):
+    options, lines = load_recipe(recipe, years)
+    assert options.model.head.copy_mechanism
+    (line,) = (line for line in lines if line.startswith("copies: "))
+    assert "because 12 different words of sources, in 100% of the examples, are nearly always" in line
+    assert not any(line.startswith("hint") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "model.head.copy_mechanism=false",
+        "model.head.kind=syntactic_attention",
+        "model={head: {kind: syntactic_attention}}",
+        "text.target.kind=characters",
+    ],
+)
+def test_settings_have_the_last_word_on_copying(years, setting):
+    options, lines = load_recipe("ssnt", years, [setting])
+    assert not options.model.head.copy_mechanism
+    assert not any(line.startswith("copies") for line in lines)
+    prepare(options)
+
+
+def test_settings_that_do_not_fit_are_errors_where_words_are_copied(years):
+    with pytest.raises(ConfigError, match="did you mean 'ssnt'"):
+        load_recipe("auto", years, ["model.head.kind=ssntt"])
+    with pytest.raises(ConfigError, match="model"):
+        load_recipe("auto", years, ["model=3"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "copied"),
+    [
+        (
+            [(f"add {i % 10} to x", f"x + {i % 10}") for i in range(50)],
+            1,
+        ),  # single digits: there are no others
+        ([(f"w{i % 20} !", f"w{(i + 1) % 20} w{i % 20 if i % 2 else 'x'} !") for i in range(60)], 10),
+        ([(f"w{i % 20} c", f"w{i % 20 if i % 3 else 'x'}") for i in range(60)], 0),  # in two of three targets
+        ([("a", "a")], 1),
+    ],
+)
+def test_copied_words_are_counted(rows, copied):
+    assert profile_data([(source.split(), target.split()) for source, target in rows]).copied_words == copied
+
+
 def examples_of(*pairs):
     return [Example(tuple(source.split()), tuple(target.split()), source) for source, target in pairs]
 

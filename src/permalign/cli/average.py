@@ -37,7 +37,14 @@ def average(
     ] = False,
 ) -> None:
     """Average the parameters of models, and save the result."""
-    from permalign.training.combine_models import average
+    from permalign.training.combine_models import average, seeds_of_runs
 
     average(models, out, overwrite=overwrite)
+    seeds = seeds_of_runs(models)
+    if len(seeds) > 1:
+        typer.echo(
+            f"warning: these models were trained with different seeds ({', '.join(map(str, seeds))}), whose parameters "
+            "have no meaningful average. Use `permalign ensemble` instead.",
+            err=True,
+        )
     typer.echo(out)

@@ -1,7 +1,7 @@
 """What a dataset looks like to somebody who has to choose a model for it: lengths, vocabularies, word order."""
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
@@ -18,6 +18,9 @@ MAX_PAIRS = 1000
 MAX_LENGTH = 40
 """The length above which a sentence is not used to estimate word order."""
 
+COPIED = 0.9
+"""The share of sources with a word whose targets must have it, too, if it is a word that is copied."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataProfile:
@@ -32,6 +35,8 @@ class DataProfile:
         growth: the largest ratio of target length to source length.
         overlap: the share of target tokens that also occur in their source.
         monotone: the share of neighbouring target tokens that are aligned with source tokens in the same order.
+        copied_words: the number of different words that are copied; see `copied_words`.
+        with_copies: the share of examples with such a word.
     """
 
     examples: int
@@ -42,6 +47,8 @@ class DataProfile:
     growth: float
     overlap: float
     monotone: float
+    copied_words: int
+    with_copies: float
 
     def __str__(self) -> str:
         examples = "1 training example" if self.examples == 1 else f"{self.examples:,} training examples"
@@ -60,7 +67,8 @@ def profile_data(pairs: Sequence[Pair]) -> DataProfile:
     (1.0, 0.0, 0.0)
     """
     sources, targets = ([len(pair[side]) for pair in pairs] for side in (0, 1))
-    copied = sum(token in set(source) for source, target in pairs for token in target)
+    shared = sum(token in set(source) for source, target in pairs for token in target)
+    copied = copied_words(pairs)
     return DataProfile(
         examples=len(pairs),
         source_length=_percentile(sources),
@@ -68,9 +76,33 @@ def profile_data(pairs: Sequence[Pair]) -> DataProfile:
         longest=max(*sources, *targets),
         equal_lengths=sum(n == m for n, m in zip(sources, targets, strict=True)) / len(pairs),
         growth=max(m / n for n, m in zip(sources, targets, strict=True)),
-        overlap=copied / sum(targets),
+        overlap=shared / sum(targets),
         monotone=_monotone_share(pairs),
+        copied_words=len(copied),
+        with_copies=sum(not copied.isdisjoint(source) for source, _ in pairs) / len(pairs),
     )
+
+
+def copied_words(pairs: Sequence[Pair]) -> Set[str]:
+    """The words, such as names and numbers, that targets repeat whenever they are in the source.
+
+    Punctuation marks and single digits are not among them: there are few, so no sentence has an unseen one.
+
+    >>> sorted(copied_words([("2 may 1998".split(), "1998 - 05 - 2".split()), ("9 may".split(), "05 - 9".split())]))
+    ['1998']
+    """
+    in_sources = Counter(word for source, _ in pairs for word in set(source))
+    in_both = Counter(word for source, target in pairs for word in set(source).intersection(target))
+    return {
+        word
+        for word, count in in_both.items()
+        if count >= COPIED * in_sources[word] and not _is_of_a_closed_class(word)
+    }
+
+
+def _is_of_a_closed_class(word: str) -> bool:
+    """Whether a word is a single digit or has only punctuation marks."""
+    return (len(word) == 1 and word.isdigit()) or not any(map(str.isalnum, word))
 
 
 def _percentile(lengths: Sequence[int]) -> int:

@@ -31,6 +31,11 @@ def read_hub_dataset(path: str | Path) -> dict[str | None, list[tuple[int, Recor
 
 
 def _load(path: str) -> Any:
+    name, _, configuration = path.removeprefix(PREFIX).partition(":")
+    if not name.strip():
+        raise DataError(
+            "a dataset has no name. Write hf:NAME or hf:NAME:CONFIGURATION, such as hf:owner/name.", path
+        )
     try:
         import datasets
     except ImportError:
@@ -41,7 +46,6 @@ def _load(path: str) -> Any:
     try:
         if not path.startswith(PREFIX):
             return datasets.load_from_disk(path)
-        name, _, configuration = path.removeprefix(PREFIX).partition(":")
         with nullcontext() if hub_has_address() else _offline(datasets):
             return datasets.load_dataset(name, configuration or None)
     except Exception as error:  # the library raises errors of many kinds

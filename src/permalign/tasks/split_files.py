@@ -74,8 +74,9 @@ def _find_aligned(
     pairs: dict[tuple[str, str], dict[str, Path]] = {}
     for path in files:
         split = _split_of(path, folder)
-        if split is not None:
-            pairs.setdefault(split, {})[path.name.removesuffix(".gz").partition(".")[2]] = path
+        suffix = path.name.removesuffix(".gz").partition(".")[2]
+        if split is not None and suffix:
+            pairs.setdefault(split, {})[suffix] = path
     suffixes = sorted({suffix for pair in pairs.values() for suffix in pair})
     if len(suffixes) < 2:
         raise DataError(

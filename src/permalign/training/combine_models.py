@@ -55,6 +55,12 @@ def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = 
     return averaged
 
 
+def seeds_of_runs(models: Sequence[str | Path]) -> list[int]:
+    """The different seeds of the runs that models belong to; models that are in no run are left out."""
+    runs = {run for run in map(_run_of, map(Path, models)) if run is not None}
+    return sorted({RunDirectory(run).read_options().seed for run in runs})
+
+
 def ensemble(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Ensemble:
     """Save an ensemble of models with the same vocabularies, which averages their probabilities, as a run.
 

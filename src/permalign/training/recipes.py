@@ -8,11 +8,13 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from inspect import signature
 from math import ceil
 from typing import Any, Literal
 
 from permalign.errors import ConfigError, UsageError, unknown_name
 from permalign.options.run import RunOptions
+from permalign.plugins import HEADS
 from permalign.tasks.base import Example
 from permalign.tasks.data_profile import DataProfile, profile_data
 from permalign.training.experiments import apply_settings, load_changed_values, merged, parse_setting
@@ -40,6 +42,12 @@ SATISFYING = 90.0
 
 MANY_COPIES = 0.1
 """The share of target tokens that occur in their source from which the copy mechanism is mentioned."""
+
+MIN_COPIED_WORDS = 10
+"""How many different words have to be copied before new ones are expected, so that the model learns to copy them."""
+
+MANY_WITH_COPIES = 0.25
+"""The share of training examples that must have such a word."""
 
 UPDATES = {"small": 3000, "large": 40_000}
 """About how many updates a run makes at most: that of a few thousand examples, and that of half a million."""
@@ -180,6 +188,13 @@ def load_candidates(
     targets = tokenized([example.target for example in examples], text.get("target", {}))
     profile = profile_data(list(zip(sources, targets, strict=True)))
     lines.append(f"data: {profile}.")
+    if not copies and _copies_words(text, profile) and _may_copy(settings):
+        copies = True
+        lines.append(
+            f"copies: words that were never seen are copied if need be, because {profile.copied_words} different words "
+            f"of sources, in {profile.with_copies:.0%} of the examples, are nearly always in the target as well "
+            "(--set model.head.copy_mechanism=false copies none)."
+        )
 
     def tries_seeds(name: str) -> bool:
         return restarts and name in WITH_RESTARTS and not any(map(_is_about_steps, settings))
@@ -330,12 +345,23 @@ def _is_about_steps(setting: str) -> bool:
     return setting.startswith(("training=", *_ABOUT_STEPS))
 
 
+def _copies_words(text: Mapping[str, Any], profile: DataProfile) -> bool:
+    """Whether new sentences may have words that have to be copied, because so many different ones are."""
+    are_words = all(text.get(side, {}).get("kind", "words") == "words" for side in ("source", "target"))
+    return are_words and profile.copied_words >= MIN_COPIED_WORDS and profile.with_copies >= MANY_WITH_COPIES
+
+
 def _may_copy(settings: Sequence[str]) -> bool:
-    """Whether no setting forbids that words are copied."""
-    given = [
-        parse_setting(setting) for setting in settings if setting.startswith("model.head.copy_mechanism=")
-    ]
-    return all(values["model"]["head"]["copy_mechanism"] is not False for values in given)
+    """Whether no setting forbids that words are copied, or chooses a head that cannot copy."""
+    changes: Mapping[str, Any] = {}
+    for setting in settings:
+        changes = merged(changes, parse_setting(setting))
+    model = changes.get("model", {})
+    head = model.get("head", {}) if isinstance(model, Mapping) else None
+    if not isinstance(head, Mapping) or head.get("copy_mechanism") is False:
+        return False
+    kind = head.get("kind", "segments")
+    return kind not in HEADS.names() or "copy_mechanism" in signature(HEADS.load(kind)).parameters
 
 
 def _names_parts(setting: str) -> bool:
