@@ -255,15 +255,20 @@ _PARSERS = (
     ),
     System(Row("exact", "Exact transduction", ours=True), EXACT),
     System(Row("labelled", "Exact transduction, labels", ours=True), "labelled"),
-    System(
-        _row("hard-constrained", "Hard-ReMoto, constrained", _GRAMMAR),
-        "hard",
-        evaluation={"decoding": "greedy", "grammar": "task"},
-    ),
-    System(
-        _row("hard-short-constrained", "Hard-ReMoto, short context, constrained", _GRAMMAR),
-        "hard-short",
-        evaluation={"decoding": "greedy", "grammar": "task"},
+    *(
+        System(
+            Row(f"{key}-constrained", f"{title}, constrained", ours=True, baseline=baseline),
+            key,
+            evaluation={**CONSTRAINED, **decoding},
+        )
+        for key, title, baseline, decoding in (
+            ("seq2seq", "Seq2Seq", True, {}),
+            ("syntactic-attention", "Syntactic attention", True, {}),
+            ("ssnt", "SSNT", True, {}),
+            ("soft", "Soft-ReMoto", False, {"decoding": "greedy"}),
+            ("hard", "Hard-ReMoto", False, {"decoding": "greedy"}),
+            ("hard-short", "Hard-ReMoto, short context", False, {"decoding": "greedy"}),
+        )
     ),
     *with_both_grammars("exact-constrained", "Exact transduction, constrained", EXACT),
     *with_both_grammars(
@@ -382,11 +387,11 @@ def table3() -> Table:
             "(`words_at_end_cell: false`). In the other rows with SSNT and ReMoto, words may also be written at the "
             "end cell, whose state has seen the whole question.",
             "*Short context* means that the decoder sees only the previous output word. *Constrained* means that "
-            "decoding generates only programs that a typed grammar of FunQL accepts; exact transduction then has a "
-            "beam of five. The grammar has the rules that the programs of the run's training set use. In rows that end "
-            "in *grammar of all programs*, it was read off all 880 programs, and some programs of the test sets use a "
-            "function with types that it never has in training (27 of 276 in TEMP, 7 of 280 in IID). So these rows "
-            "know more than the others, and are not comparable with the paper's.",
+            "decoding generates only programs that a typed grammar of FunQL accepts, with a beam of five; the other "
+            "rows decode greedily. The grammar has the rules that the programs of the run's training set use. In rows "
+            "that end in *grammar of all programs*, it was read off all 880 programs, and some programs of the test "
+            "sets use a function with types that it never has in training (27 of 276 in TEMP, 7 of 280 in IID). "
+            "So these rows know more than the others, and are not comparable with the paper's.",
             "*Reranked* means that the outputs of beam search are ranked by log p(output | question) plus a weight "
             "times log p(question | output). An inverse model computes the second term.",
             "*Recombination* means that the run first trains a model without it, cuts the training pairs where the "
