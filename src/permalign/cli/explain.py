@@ -57,7 +57,10 @@ def explain(
         Path | None, typer.Option(metavar="FILE", help="Write a self-contained web page to this file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
-    beam: Annotated[int, typer.Option(help="Beam size.", min=1)] = 5,
+    beam: Annotated[
+        int | None,
+        typer.Option(help="Beam size [default: the run's training.beam; 5 for a saved model].", min=1),
+    ] = None,
 ) -> None:
     """Print the explanation of a sentence, and write it as a picture or a web page."""
     trace, comparison = _trace(run, sentence, target, compare, beam)
@@ -96,17 +99,19 @@ def _write(path: Path, content: str) -> None:
 
 
 def _trace(
-    run: Path, sentence: str, target: str | None, compare: bool, beam: int
+    run: Path, sentence: str, target: str | None, compare: bool, beam: int | None
 ) -> "tuple[Trace, Comparison | None]":
     """Load the model and explain the sentence; errors in sentence and target are reported without a stack trace."""
     from permalign.explain import compare as compare_variants
     from permalign.explain import explain as explain_sentence
-    from permalign.explain.server.served_runs import load_from_folder
+    from permalign.explain.server.served_runs import Search, load_from_folder
     from permalign.models.bundled import find_model_folder
 
-    model = load_from_folder(find_model_folder(run))
+    folder = find_model_folder(run)
+    model, search = load_from_folder(folder), Search.of(folder)
+    width = beam or search.beam
     try:
-        trace = explain_sentence(model, sentence, target, beam=beam)
-        return trace, compare_variants(model, sentence, beam=beam) if compare else None
+        trace = explain_sentence(model, sentence, target, beam=width, length_penalty=search.length_penalty)
+        return trace, compare_variants(model, sentence, beam=width) if compare else None
     except ValueError as error:
         raise PermalignError(str(error)) from None

@@ -19,41 +19,63 @@ from permalign.explain.server.schemas import (
     SampleRequest,
     SentenceRequest,
 )
-from permalign.explain.server.served_runs import ModelCache, ServedRun, UnknownModelError
+from permalign.explain.server.served_runs import ModelCache, Search, ServedRun, UnknownModelError
 from permalign.explain.server.worker_messages import Answer, Job
 from permalign.explain.trace.build_trace import finite
 from permalign.explain.trace.explain import compare, explain, sample
-from permalign.explain.trace.trace import Comparison
+from permalign.explain.trace.trace import Comparison, Trace
 from permalign.models.base import Model
 
 
-def explain_sentence(model: Model, request: ExplainRequest, limits: Limits) -> ExplainAnswer:
+def explain_sentence(model: Model, request: ExplainRequest, limits: Limits, search: Search) -> ExplainAnswer:
     """Explain the model's own output, or a given one."""
-    trace = explain(model, request.sentence, request.target, max_operations=limits.max_operations)
+    trace = _explain(model, request, limits, search)
     return ExplainAnswer(trace, fragment(trace))
 
 
-def draw_samples(model: Model, request: SampleRequest, limits: Limits) -> tuple[ExplainAnswer, ...]:
+def draw_samples(
+    model: Model, request: SampleRequest, limits: Limits, search: Search
+) -> tuple[ExplainAnswer, ...]:
     """Draw trees."""
     traces = sample(model, request.sentence, request.count, seed=request.seed)
     return tuple(ExplainAnswer(trace, fragment(trace)) for trace in traces)
 
 
-def compare_variants(model: Model, request: SentenceRequest, limits: Limits) -> Comparison | None:
+def compare_variants(
+    model: Model, request: SentenceRequest, limits: Limits, search: Search
+) -> Comparison | None:
     """Compare ways of decoding."""
-    return compare(model, request.sentence)
+    return compare(model, request.sentence, beam=search.beam)
 
 
-def predict_outputs(model: Model, request: PredictRequest, limits: Limits) -> tuple[PredictAnswer, ...]:
+def predict_outputs(
+    model: Model, request: PredictRequest, limits: Limits, search: Search
+) -> tuple[PredictAnswer, ...]:
     """Predict outputs; the operations that are allowed are those of all sentences together."""
     max_operations = limits.max_operations / len(request.sentences)
-    predictions = model.predict(request.sentences, beam=request.beam, max_operations=max_operations)
+    predictions = model.predict(
+        request.sentences,
+        beam=request.beam or search.beam,
+        length_penalty=search.length_penalty,
+        max_operations=max_operations,
+    )
     return tuple(PredictAnswer(prediction.text, finite(prediction.score)) for prediction in predictions)
 
 
-def draw_svg(model: Model, request: ExplainRequest, limits: Limits) -> str:
+def draw_svg(model: Model, request: ExplainRequest, limits: Limits, search: Search) -> str:
     """Draw an explanation."""
-    return svg(explain(model, request.sentence, request.target, max_operations=limits.max_operations))
+    return svg(_explain(model, request, limits, search))
+
+
+def _explain(model: Model, request: ExplainRequest, limits: Limits, search: Search) -> Trace:
+    return explain(
+        model,
+        request.sentence,
+        request.target,
+        beam=search.beam,
+        length_penalty=search.length_penalty,
+        max_operations=limits.max_operations,
+    )
 
 
 @dataclass(frozen=True)
@@ -68,7 +90,7 @@ class Operation:
     """
 
     request: type[SentenceRequest] | type[PredictRequest]
-    compute: Callable[[Model, Any, Limits], Any]
+    compute: Callable[[Model, Any, Limits, Search], Any]
     encode: Callable[[Any], bytes]
     media_type: str = "application/json"
 
@@ -132,6 +154,7 @@ def answer_job(
         )
     before()
     try:
-        return Answer(200, operation.media_type, operation.encode(operation.compute(model, request, limits)))
+        answer = operation.compute(model, request, limits, models.runs[request.run].search)
+        return Answer(200, operation.media_type, operation.encode(answer))
     except ValueError as error:
         return Answer.failure(422, str(error))

@@ -63,7 +63,9 @@ class PredictRequest(ModelRequest):
     """Sentences for which to predict outputs."""
 
     sentences: list[str] = Field(min_length=1, description="sentences of words, separated by spaces")
-    beam: int = Field(5, ge=1, le=10, description="the width of the beam search")
+    beam: int | None = Field(
+        None, ge=1, le=10, description="the width of the beam search; null for that of the run"
+    )
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,35 @@ from permalign.explain.server.stored_predictions import choose_examples, find_pr
 from permalign.models.base import Model
 from permalign.models.build_model import load_model
 from permalign.models.saving import CONFIG, WEIGHTS
+from permalign.training.run_directory import RunDirectory
 
 BEST = "best"
 
 
 class UnknownModelError(LookupError):
     """There is no run, or no checkpoint, of that name; the message is sent to the client."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """How outputs are searched, unless a request says otherwise.
+
+    Attributes:
+        beam: the width of the beam search.
+        length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared.
+    """
+
+    beam: int = 5
+    length_penalty: float = 0.0
+
+    @classmethod
+    def of(cls, folder: Path) -> "Search":
+        """The search with which a run is evaluated, or the default search for a model that is no run."""
+        directory = RunDirectory(folder)
+        if not directory.config.is_file():
+            return cls()
+        training = directory.read_options().training
+        return cls(training.beam, training.length_penalty)
 
 
 @dataclass(frozen=True)
@@ -29,6 +52,7 @@ class ServedRun:
         about: the kinds of its reorderer and its head.
         examples: some sentences to try, from the run's own predictions.
         predictions: the files of its predictions by split.
+        search: how its outputs are searched.
     """
 
     name: str
@@ -36,6 +60,7 @@ class ServedRun:
     about: str
     examples: tuple[str, ...] = ()
     predictions: dict[str, Path] = field(default_factory=dict)
+    search: Search = Search()
 
 
 def load_from_folder(folder: Path) -> Model:
@@ -68,7 +93,8 @@ def find_run(folder: Path, name: str) -> ServedRun:
         reorderer = f"separable ({options.reorderer.objective})"
     about = f"reorderer {reorderer}, head {options.head.kind.replace('_', ' ')}"
     predictions = find_prediction_files(folder)
-    return ServedRun(name, models, about, choose_examples(folder, list(predictions.values())), predictions)
+    examples = choose_examples(folder, list(predictions.values()))
+    return ServedRun(name, models, about, examples, predictions, Search.of(folder))
 
 
 def _is_best_model(checkpoint: Path, folder: Path) -> bool:

@@ -25,6 +25,7 @@ def explain(
     target: str | Sequence[str] | None = None,
     *,
     beam: int = 5,
+    length_penalty: float = 0.0,
     max_operations: float | None = None,
 ) -> Trace:
     """Explain how a model gets from a sentence to its output, and how confident it is.
@@ -35,6 +36,7 @@ def explain(
         target: the output to explain instead of the model's own;
             `permalign.explain.trace.forced_target.explain_target` says what is exact then.
         beam: the width of the beam search for the model's own output.
+        length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared.
         max_operations: how many operations sums over all orders may take; None for any number.
 
     Raises:
@@ -44,7 +46,13 @@ def explain(
     encoded = encode_sentence(model, sentence)
     if target is not None:
         return explain_target(encoded, target, max_operations)
-    (prediction,) = model.predict([encoded.words], beam=beam, explain=True, max_operations=max_operations)
+    (prediction,) = model.predict(
+        [encoded.words],
+        beam=beam,
+        length_penalty=length_penalty,
+        explain=True,
+        max_operations=max_operations,
+    )
     explanation = prediction.explanation
     if explanation is None:
         raise AssertionError("predict was asked to explain")
