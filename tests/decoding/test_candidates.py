@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from permalign.decoding.beam import SearchSettings
 from permalign.decoding.candidates import (
     PAIRS_AT_ONCE,
     Candidate,
+    beam_candidates,
     log_mean_exp,
     may_be_best,
     merge,
@@ -16,7 +18,10 @@ from permalign.decoding.candidates import (
     rescore,
     score_candidates,
 )
+from permalign.errors import UsageError
+from permalign.heads.base import Decoder
 from permalign.text.batching import Batch, pad
+from permalign.text.codec import END_ID
 
 SOURCES = [[7, 8], [9], [4, 5, 6]]
 
@@ -141,3 +146,38 @@ def test_candidates_that_cannot_be_best_are_left_out():
     assert may_be_best(log_probs, [4] * 4, count=2).tolist() == [True, True, True, False]
     # divided by their lengths, a long output of little probability is the best
     assert may_be_best(np.log([[0.6], [0.1]]), [0, 9], count=1, length_penalty=1.0).tolist() == [False, True]
+
+
+class OneWord(Decoder):
+    """Two sentences, whose outputs are one word: token 4 or token 5."""
+
+    PROBABILITIES = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.75, 0.25])
+
+    def __init__(self):
+        self.prefixes = [(), ()]
+
+    def scores(self):
+        ended = torch.eye(6)[END_ID]
+        return torch.stack(
+            [
+                self.PROBABILITIES[prefix[0]] * ended if prefix else self.PROBABILITIES
+                for prefix in self.prefixes
+            ]
+        ).log()
+
+    def extend(self, rows, tokens):
+        self.prefixes = [
+            (*self.prefixes[row], token) for row, token in zip(rows.tolist(), tokens.tolist(), strict=True)
+        ]
+
+
+def test_a_beam_finds_outputs_with_their_log_probabilities():
+    found = beam_candidates(OneWord(), [3, 3], SearchSettings(beam=2), 2, same_length=False)
+    assert [[one.tokens for one in ones] for ones in found] == [[(4,), (5,)]] * 2
+    for ones in found:
+        assert [one.score for one in ones] == pytest.approx([np.log(0.75), np.log(0.25)])
+
+
+def test_only_sums_over_orders_are_searched_exactly():
+    with pytest.raises(UsageError, match="sum over orders"):
+        beam_candidates(OneWord(), [3, 3], SearchSettings(search="exact"), 1, same_length=False)

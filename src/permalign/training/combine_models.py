@@ -8,6 +8,7 @@ import torch
 
 from permalign.errors import ConfigError, DataError, PermalignError
 from permalign.evaluation import read_predictions
+from permalign.evaluation.example_sentences import choose_sentences
 from permalign.files import write_lines
 from permalign.models.base import Model
 from permalign.models.build_model import load_model
@@ -15,9 +16,6 @@ from permalign.models.ensemble import Ensemble
 from permalign.models.saving import WEIGHTS
 from permalign.training.run_directory import DEV_PREDICTIONS, EXAMPLES, RunDirectory
 from permalign.training.run_summary import COMBINED, ENVIRONMENT
-
-NUM_EXAMPLES = 5
-"""The number of sentences that the explorer offers for a combined model."""
 
 
 def average(models: Sequence[str | Path], out: str | Path, *, overwrite: bool = False) -> Model:
@@ -107,12 +105,8 @@ def _write_examples(first: RunDirectory, out: Path) -> None:
         predictions = read_predictions(first.predictions / DEV_PREDICTIONS)
     except (DataError, OSError):
         return
-    sentences = sorted(
-        {prediction.example.source for prediction in predictions}, key=lambda words: (len(words), words)
-    )
-    some = sentences[: len(sentences) * 3 // 4 + 1]  # the longest ones do not fit on a screen
-    step = max(1, len(some) // NUM_EXAMPLES)
-    write_lines(out / EXAMPLES, [" ".join(words) for words in some[step // 2 :: step][:NUM_EXAMPLES]])
+    sentences = (prediction.example.source for prediction in predictions)
+    write_lines(out / EXAMPLES, choose_sentences(sentences))
 
 
 def _run_of(model: Path) -> Path | None:

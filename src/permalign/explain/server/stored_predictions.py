@@ -10,11 +10,8 @@ from pathlib import Path
 
 from permalign.errors import PermalignError
 from permalign.evaluation import JudgedPrediction, read_predictions
-
-EXAMPLES = "examples.txt"
-"""A file in a run's folder with sentences to offer, one per line; models of the package and combined ones have it."""
-COMFORTABLE_LENGTH = 16
-"""The number of words up to which the picture of a sentence fits on most screens."""
+from permalign.evaluation.example_sentences import NUM_EXAMPLES, choose_sentences
+from permalign.training.run_directory import EXAMPLES
 
 
 @dataclass(frozen=True)
@@ -114,16 +111,10 @@ def find_expected(paths: Sequence[Path], sentence: str) -> str | None:
     )
 
 
-def choose_examples(folder: Path, files: Sequence[Path], count: int = 5) -> tuple[str, ...]:
+def choose_examples(folder: Path, files: Sequence[Path]) -> tuple[str, ...]:
     """Choose sentences to offer: those that the folder names, or some of different lengths from its predictions."""
     try:
         named = (folder / EXAMPLES).read_text(encoding="utf-8").splitlines()
-        return tuple(line for line in named if line.strip())[:count]
+        return tuple(line for line in named if line.strip())[:NUM_EXAMPLES]
     except (OSError, UnicodeDecodeError):
-        pass
-    lengths = sorted({(stored.length, stored.sentence) for path in files[:1] for stored in read_stored(path)})
-    comfortable = [sentence for length, sentence in lengths if 2 <= length <= COMFORTABLE_LENGTH]
-    choice = comfortable or [sentence for _, sentence in lengths[:count]]  # else the shortest ones
-    if len(choice) <= count:
-        return tuple(choice)
-    return tuple(choice[(2 * index + 1) * len(choice) // (2 * count)] for index in range(count))
+        return choose_sentences(stored.sentence.split() for path in files[:1] for stored in read_stored(path))
