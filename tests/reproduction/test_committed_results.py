@@ -72,6 +72,7 @@ README_ROWS = {
 }
 """The cell behind each row of the README's table of arithmetic and SCAN-SP."""
 GEOQUERY_ROWS = {
+    "Seq2Seq with constrained decoding": "seq2seq-constrained",
     "exact transduction": "exact",
     "with constrained decoding": "exact-constrained",
     "with constrained decoding, grammar of all programs": "exact-constrained-all-programs",
@@ -150,6 +151,7 @@ def test_the_readme_reports_geoquery_as_the_records_give_it(results):
 def test_the_summary_of_geoquery_reports_what_the_records_give(results):
     text = (RESULTS / "README.md").read_text("utf-8")
     titles = {
+        "Seq2Seq with constrained decoding": "seq2seq-constrained",
         "exact transduction": "exact",
         "with constrained decoding": "exact-constrained",
         "with constrained decoding, grammar of all programs": "exact-constrained-all-programs",
@@ -184,11 +186,11 @@ def test_translation_is_reported_as_the_records_give_it(results, page):
 
 
 def best_baseline(results, column):
-    """The best mean among our baselines in a column of table 3."""
+    """The best mean among our baselines that decode as in the paper, in a column of table 3."""
     means = [
         results["table3"][f"{row.key}/{column}"].spread("exact_match").mean
         for row in get_table("table3").rows
-        if row.baseline
+        if row.baseline and not row.ours
     ]
     return f"{max(means):.1f}"
 
