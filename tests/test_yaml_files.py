@@ -39,6 +39,14 @@ def test_every_wrong_text_has_a_message_of_one_line(text, tmp_path):
         parse_setting(f"training.max_steps={text}")
 
 
+@pytest.mark.parametrize("number", ["9" * 6_000, "0x_", "!!int ten"])
+def test_a_number_that_cannot_be_read_is_named_with_its_line(number):
+    value = number.removeprefix("!!int ")[:70]
+    with pytest.raises(YamlError, match=rf"{value}.*' is not a number that can be read .*line 2") as caught:
+        parse_yaml(f"name: arithmetic\ndepth: {number}")
+    assert "sys." not in str(caught.value)
+
+
 def test_dates_are_text():
     assert parse_yaml("[2021-06-07, 2021-06-07 10:00:00]") == ["2021-06-07", "2021-06-07 10:00:00"]
 

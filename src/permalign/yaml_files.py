@@ -43,6 +43,17 @@ class _Loader(yaml.SafeLoader):
             seen.add(name)
         return super().construct_mapping(node, deep)
 
+    def construct_number(self, node: yaml.ScalarNode) -> int:
+        try:
+            return self.construct_yaml_int(node)
+        except ValueError:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{shorten(node.value)!r} is not a number that can be read", node.start_mark
+            ) from None
+
+
+_Loader.add_constructor(_PREFIX + "int", _Loader.construct_number)
+
 
 def parse_yaml(text: str) -> Any:
     """Parse a YAML text into mappings, lists, strings, numbers, truth values and None.

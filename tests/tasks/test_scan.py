@@ -5,7 +5,7 @@ import pytest
 
 from permalign.errors import DataError
 from permalign.tasks.grammar import END, GrammarError
-from permalign.tasks.program import bracketed, read_bracketed
+from permalign.tasks.program import bracketed, from_preorder, read_bracketed
 from permalign.tasks.scan import TEST_FILE, TRAIN_FILE, ScanSP
 from permalign.tasks.scan_language import commands, execute, program_grammar
 
@@ -92,6 +92,12 @@ def test_the_grammar_has_a_program_for_each_command_and_no_other():
 )
 def test_programs_are_executed(program, actions):
     assert execute(program_grammar().read(program.split())) == tuple(actions.split())
+
+
+def test_a_program_deeper_than_the_grammar_has_is_refused():
+    deep = from_preorder([("twice", 1)] * 10_000 + [("walk", 0)])
+    with pytest.raises(ValueError, match=r"at most 4 functions deep; this one has 10,001\."):
+        execute(deep)
 
 
 @pytest.mark.parametrize("tokens", [["turn"], ["walk", "twice"], ["and", "walk"], []])

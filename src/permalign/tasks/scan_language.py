@@ -22,6 +22,7 @@ _TURNS = {"left": "I_TURN_LEFT", "right": "I_TURN_RIGHT"}
 _MANNERS = ("opposite", "around")
 _REPETITIONS = {"twice": 2, "thrice": 3}
 _CONJUNCTIONS = ("and", "after")
+_MAX_DEPTH = 4  # a conjunction of a repetition of an action with a manner
 
 
 @cache
@@ -75,14 +76,25 @@ def execute(program: Program) -> tuple[str, ...]:
 
     >>> execute(program_grammar().read("after turn opposite left twice walk right".split()))
     ('I_TURN_RIGHT', 'I_WALK', 'I_TURN_RIGHT', 'I_WALK', 'I_TURN_LEFT', 'I_TURN_LEFT')
+
+    Raises:
+        ValueError: the program is deeper than any program of the grammar.
     """
+    if program.depth > _MAX_DEPTH:
+        raise ValueError(
+            f"programs of SCAN are at most {_MAX_DEPTH} functions deep; this one has {program.depth:,}."
+        )
+    return _execute(program)
+
+
+def _execute(program: Program) -> tuple[str, ...]:
     function, arguments = program.function, program.arguments
     if function == "and":
-        return execute(arguments[0]) + execute(arguments[1])
+        return _execute(arguments[0]) + _execute(arguments[1])
     if function == "after":
-        return execute(arguments[1]) + execute(arguments[0])
+        return _execute(arguments[1]) + _execute(arguments[0])
     if function in _REPETITIONS:
-        return execute(arguments[0]) * _REPETITIONS[function]
+        return _execute(arguments[0]) * _REPETITIONS[function]
     movement = _ACTIONS[function]
     move = (movement,) if movement else ()
     if not arguments:
