@@ -196,8 +196,12 @@ async def _flood(
         end = time.monotonic() + seconds
 
         async def one(client: httpx.AsyncClient) -> None:
-            while time.monotonic() < end:
-                await _ask(client, MODEL, next(expressions), statuses, times)
+            for expression in expressions:
+                refused = True
+                while refused:
+                    if time.monotonic() > end:
+                        return
+                    refused = await _ask(client, MODEL, expression, statuses, times) == 429
 
         async def watch() -> int:
             await asyncio.sleep(seconds / 2)
@@ -210,18 +214,20 @@ async def _flood(
 
 async def _ask(
     client: httpx.AsyncClient, run: str, sentence: str, statuses: Counter[object], times: list[float]
-) -> None:
+) -> int | None:
+    """Ask for a prediction, and return the status of the answer; None if the connection failed."""
     started = time.monotonic()
     try:
         answer = await client.post("/api/predict", json={"run": run, "sentences": [sentence]})
     except httpx.HTTPError as error:
         statuses[type(error).__name__] += 1
-        return
+        return None
     statuses[answer.status_code] += 1
     if answer.status_code == 200:
         times.append(time.monotonic() - started)
     elif answer.status_code == 429:
         await asyncio.sleep(float(answer.headers.get("retry-after", 1)))
+    return answer.status_code
 
 
 async def _settled_megabytes(server: psutil.Process) -> int:
