@@ -14,7 +14,10 @@ from permalign.cli.app import app
 from permalign.cli.predict import nested
 from permalign.structures import Tree
 from permalign.tasks.base import Example
+from permalign.tasks.geoquery.generalization import generalize
+from permalign.tasks.grammar import GrammarError
 from permalign.tasks.scan_language import program_grammar
+from permalign.training.trained_run import TrainedRun
 
 LINES = ["a b", "", "c d e f", "zebra", "  ", "f", "b a d"]
 
@@ -185,11 +188,28 @@ def test_outputs_are_constrained_by_grammars_and_saved_models_are_loaded(predict
     assert code == 0
     for line in out.splitlines():
         assert program_grammar().read(line.split())
+    code, out, errors = predict(directory.path, "--constrained", "--grammar", "generalized", text=b"a b\n")
+    assert (code, out) == (2, "")
+    assert "scan-sp does not say how its grammar generalizes" in errors
     bare = shutil.copytree(directory.model, tmp_path / "model")
     assert predict(bare, text=b"a b\n")[0] == 0
     code, out, errors = predict(bare, "--constrained", text=b"a b\n")
     assert (code, out) == (1, "")
     assert "--constrained needs a run with a config.yaml" in errors
+
+
+def test_a_run_has_three_grammars(tmp_path, data_dir):
+    task = {"name": "geoquery", "data_dir": str(data_dir)}
+    examples = [Example(("a",), ("most", "state"), "")]
+    run = TrainedRun(make_run(tmp_path / "run", model_for(examples), task, train="temp/train").path)
+    training, generalized, whole = (run.constraint(source) for source in ("training", "generalized", "task"))
+    assert {*training.rules} < {*whole.rules}
+    assert {*generalized.rules} == {*generalize(training).rules}
+    river = ["most", "river", "traverse_2", "countryid_ENTITY"]  # no program of temp/train has most rivers
+    assert not training.state([]).allowed.isdisjoint(river[:1])
+    with pytest.raises(GrammarError):
+        training.read(river)
+    assert generalized.linearize(generalized.read(river)) == whole.linearize(whole.read(river)) == river
 
 
 @pytest.mark.parametrize(

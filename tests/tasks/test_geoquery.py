@@ -9,7 +9,7 @@ from permalign.tasks.geoquery import GeoQuery
 from permalign.tasks.geoquery.corpus import read_corpus
 from permalign.tasks.geoquery.funql import mask, read_funql, template, unmask, write_funql
 from permalign.tasks.geoquery.signatures import ANSWERS, program_grammar, rules
-from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, PUBLIC_CONDITIONS, split_ids
+from permalign.tasks.geoquery.splits import CONDITIONS, PARTS, PUBLIC_CONDITIONS, TUNING, split_ids
 from permalign.tasks.program import Program, bracketed
 from permalign.text.entities import EntityVocabulary
 
@@ -86,7 +86,8 @@ def test_the_rules_are_those_of_the_corpus(data_dir):
 
 def test_splits_are_the_expected_ones(task, expected):
     conditions = tuple(f"{condition}/{part}" for condition in CONDITIONS for part in PARTS)
-    assert task.splits == (*conditions, "temp_tune/train", "temp_tune/dev")
+    tuning = tuple(f"{condition}/{part}" for condition in TUNING for part in ("train", "dev"))
+    assert task.splits == conditions + tuning
     for condition in SIZES:
         for part, size in zip(PARTS, SIZES[condition], strict=True):
             ids = [int(e.id) for e in task.examples(f"{condition}/{part}")]
@@ -123,16 +124,22 @@ def test_public_splits_are_the_published_ones(condition, task, data_dir):
         assert not seen & {examples[number].meta["template"] for number in ours["test"]}
 
 
-def test_templates_are_held_out_for_tuning(task, data_dir):
-    parts = {part: task.examples(f"temp_tune/{part}") for part in ("train", "dev")}
+@pytest.mark.parametrize("condition", TUNING)
+def test_templates_are_held_out_for_tuning(condition, task, data_dir):
+    parts = {part: task.examples(f"{condition}/{part}") for part in ("train", "dev")}
     templates = {part: [e.meta["template"] for e in found] for part, found in parts.items()}
     assert not set(templates["train"]) & set(templates["dev"])
     assert 120 <= len(parts["dev"]) < 126
     assert max(Counter(templates["dev"]).values()) == 6
     seen = {*split_ids()["temp/train"], *split_ids()["temp/dev"]}  # nothing of the test set
     assert {int(e.id) for found in parts.values() for e in found} <= seen
-    german = GeoQuery("de", data_dir=data_dir).examples("temp_tune/dev")
+    german = GeoQuery("de", data_dir=data_dir).examples(f"{condition}/dev")
     assert [e.id for e in german] == [e.id for e in parts["dev"]]
+
+
+def test_every_tuning_set_holds_out_other_templates(task):
+    held_out = [{e.meta["template"] for e in task.examples(f"{condition}/dev")} for condition in TUNING]
+    assert len(set.union(*held_out)) == sum(map(len, held_out))
 
 
 def test_examples_contain_the_entities_needed_to_restore_programs(task, expected):

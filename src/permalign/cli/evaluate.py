@@ -50,6 +50,7 @@ class ChosenGrammar(StrEnum):
     """The grammars that can constrain outputs."""
 
     TRAINING = "training"
+    GENERALIZED = "generalized"
     TASK = "task"
 
 
@@ -75,8 +76,8 @@ WhichGrammar = Annotated[
     ChosenGrammar,
     typer.Option(
         "--grammar",
-        help="The grammar of --constrained: the rules that the run's training data uses, or all rules of the task, "
-        "some of which only test data may use.",
+        help="The grammar of --constrained: the rules that the run's training data uses; the same, generalized to "
+        "other types; or all rules of the task, some of which only test data may use.",
     ),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per batch.")]

@@ -19,8 +19,8 @@ class Evaluation:
         decoding: how the reorderer chooses an order; None for the option ``reorderer.decoding`` of the model.
         beam: the beam size.
         length_penalty: the exponent of the length by which log-probabilities are divided when outputs are compared.
-        grammar: the grammar that outputs have to follow: that of the run's training programs, or that of all
-            programs of the task; None to allow all outputs.
+        grammar: the grammar that outputs have to follow: that of the run's training programs, the same generalized
+            to other types, or that of all programs of the task; None to allow all outputs.
         search: how outputs are searched: by a beam, or exactly.
         explained: the number of examples to record with their reordered source and their segments, instead of
             computing metrics; 0 to compute metrics.
@@ -31,7 +31,7 @@ class Evaluation:
     decoding: str | None = None
     beam: int = 1
     length_penalty: float = 0.0
-    grammar: Literal["training", "task"] | None = None
+    grammar: Literal["training", "generalized", "task"] | None = None
     search: Literal["beam", "exact"] = "beam"
     explained: int = 0
 
@@ -46,7 +46,12 @@ class Evaluation:
             self.decoding,
             f"beam-{self.beam}" if self.beam > 1 else None,
             f"length-penalty-{self.length_penalty:g}" if self.length_penalty else None,
-            {"training": "training-grammar", "task": "constrained", None: None}[self.grammar],
+            {
+                "training": "training-grammar",
+                "generalized": "generalized-grammar",
+                "task": "constrained",
+                None: None,
+            }[self.grammar],
             "exact-search" if self.search == "exact" else None,
             f"explained-{self.explained}" if self.explained else None,
         ]

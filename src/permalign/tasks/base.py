@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from permalign.errors import UsageError
 from permalign.tasks.grammar import Grammar
 
 
@@ -48,6 +49,17 @@ class Task(ABC):
     def grammar(self) -> Grammar | None:
         """The grammar of the outputs, for constrained decoding; None if the task has no grammar."""
         return None
+
+    def generalize_grammar(self, grammar: Grammar) -> Grammar:
+        """Extend the grammar of some programs by the rules that follow from it, without a look at other programs.
+
+        Raises:
+            UsageError: the task does not say which rules follow from others.
+        """
+        raise UsageError(
+            f"{self.name} does not say how its grammar generalizes. Choose the grammar of the training data, or that "
+            "of the task."
+        )
 
     @property
     def entities(self) -> Mapping[str, str]:

@@ -70,8 +70,9 @@ def model_fingerprint(folder: Path) -> str:
     return fingerprint([__version__.encode(), *files])
 
 
-GrammarSource = Literal["training", "task"]
-"""Which grammar constrains outputs: that of the run's training programs, or that of all programs of the task."""
+GrammarSource = Literal["training", "generalized", "task"]
+"""Which grammar constrains outputs: that of the run's training programs, the same extended by rules that follow from it
+(see `permalign.tasks.base.Task.generalize_grammar`), or that of all programs of the task."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,8 @@ class TrainedRun:
         """The grammar that outputs have to follow; None if there is no constraint.
 
         Raises:
-            PermalignError: the task has no grammar, the model does not write words, or the training data is missing.
+            PermalignError: the task has no grammar or cannot generalize it, the model does not write words, or the
+                training data is missing.
         """
         if source is None:
             return None
@@ -230,9 +232,10 @@ class TrainedRun:
             )
         if source == "task":
             return grammar
-        return restrict_to_programs(
+        used = restrict_to_programs(
             grammar, (example.target for example in task.examples(self.options.train))
         )
+        return used if source == "training" else task.generalize_grammar(used)
 
     def evaluate(self, split: str, decoding: DecodingSettings, metrics: Sequence[str] = ()) -> Report:
         """Predict outputs for the examples of a split, and judge them; ``metrics`` are further ones to compute."""

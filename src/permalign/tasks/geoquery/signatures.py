@@ -27,6 +27,12 @@ ANSWERS = ("City", "Country", "Num", "Place", "River", "State")
 ALL = "all"
 """The constant for all entities: ``river(all)`` denotes all rivers."""
 
+NUMBER = "Num"
+"""The type of numbers."""
+
+MEASURES = frozenset({"area_1", "density_1", "elevation_1", "len", "population_1", "size"})
+"""The functions that give every member of a set a number."""
+
 # The signatures of functions with one argument, written as "Result: Argument1 Argument2; Result: Argument": the result
 # type, and the types that the argument may have.
 _ONE_ARGUMENT = {
@@ -75,8 +81,7 @@ _ONE_ARGUMENT = {
 _TWO_ARGUMENTS = {"exclude": "City Place River State", "intersection": "City River State"}
 _NUMBERS = ("0",)
 
-# largest_one(area_1(X)) denotes the member of X with the largest area, not a number. So area_1(X) has a second result
-# type, "area_1 of X", which only largest_one and smallest_one accept.
+# These functions have a measure as their argument, see `measured`.
 _BY_MEASURE = {
     "largest_one": {"area_1": "State", "density_1": "City State", "population_1": "City State"},
     "smallest_one": {"area_1": "State", "density_1": "State", "population_1": "City State"},
@@ -89,6 +94,15 @@ FUNCTION_WORDS = frozenset(
     for word in function.split("_")
 )
 """The parts of the names of functions: ``high``, ``point`` and ``1`` for ``high_point_1``."""
+
+
+def measured(measure: str, kind: str) -> str:
+    """The type of a measure that selects members of a set.
+
+    ``largest_one(area_1(X))`` denotes the member of X with the largest area, not a number. So ``area_1(X)`` has a
+    second result type, "area_1 of X", which only ``largest_one`` and ``smallest_one`` accept.
+    """
+    return f"{measure} of {kind}"
 
 
 def rules() -> list[Rule]:
@@ -105,8 +119,8 @@ def rules() -> list[Rule]:
     for function, measures in _BY_MEASURE.items():
         for measure, kinds in measures.items():
             for kind in kinds.split():
-                measured = f"{measure} of {kind}"
-                all_rules += [Rule(function, kind, (measured,)), Rule(measure, measured, (kind,))]
+                argument = measured(measure, kind)
+                all_rules += [Rule(function, kind, (argument,)), Rule(measure, argument, (kind,))]
     return list(dict.fromkeys(all_rules))
 
 

@@ -18,7 +18,8 @@ all other questions are for training.
 A result on the split of a paper is comparable with the results of that paper on this split, and on no other.
 
 The development set of ``temp`` has the same templates as its training set, so it cannot show which models generalise to
-new templates. ``temp_tune`` can: it holds out some templates of these two sets for development.
+new templates. ``temp_tune``, ``temp_tune_2`` and ``temp_tune_3`` can: each holds out other templates of these two sets
+for development.
 """
 
 import json
@@ -42,7 +43,8 @@ PUBLIC_CONDITIONS = (
 """The splits of other papers than ReMoto's."""
 CONDITIONS = ("iid", "temp", "len", "len_all", *PUBLIC_CONDITIONS)
 PARTS = ("train", "dev", "test")
-TUNING = ("temp_tune/train", "temp_tune/dev")
+TUNING = ("temp_tune", "temp_tune_2", "temp_tune_3")
+"""Conditions that have only training and development sets."""
 _TUNING_DEV_SIZE, _MAX_PER_TEMPLATE = 120, 6
 
 
@@ -63,7 +65,9 @@ def split_ids() -> Mapping[str, list[int]]:
 
 
 def tuning_ids(templates: Mapping[int, str]) -> Mapping[str, list[int]]:
-    """The ids of the splits ``temp_tune``; dev has about 120 questions, with at most 6 of the same template.
+    """The ids of the splits ``temp_tune``, ``temp_tune_2`` and ``temp_tune_3``.
+
+    Each dev set has about 120 questions, with at most 6 of the same template, and no template of another dev set.
 
     Args:
         templates: the template of each question, by the id of the question.
@@ -71,9 +75,15 @@ def tuning_ids(templates: Mapping[int, str]) -> Mapping[str, list[int]]:
     questions = defaultdict(list)
     for number in sorted(split_ids()["temp/train"] + split_ids()["temp/dev"]):
         questions[templates[number]].append(number)
-    dev: list[int] = []
-    for template in shuffled(sorted(questions), Random("temp_tune")):
-        if len(dev) >= _TUNING_DEV_SIZE:
-            break
-        dev += questions.pop(template)[:_MAX_PER_TEMPLATE]
-    return dict(zip(TUNING, (sorted(chain(*questions.values())), sorted(dev)), strict=True))
+    order = iter(shuffled(sorted(questions), Random("temp_tune")))
+    ids: dict[str, list[int]] = {}
+    for condition in TUNING:
+        dev: list[int] = []
+        held_out: set[str] = set()
+        while len(dev) < _TUNING_DEV_SIZE:
+            template = next(order)
+            held_out.add(template)
+            dev += questions[template][:_MAX_PER_TEMPLATE]
+        train = (numbers for template, numbers in questions.items() if template not in held_out)
+        ids[f"{condition}/train"], ids[f"{condition}/dev"] = sorted(chain(*train)), sorted(dev)
+    return ids

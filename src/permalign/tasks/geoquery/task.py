@@ -12,6 +12,7 @@ from permalign.tasks.geoquery.corpus import Question, read_corpus
 from permalign.tasks.geoquery.entities import entities_of
 from permalign.tasks.geoquery.executor import Denotation, Executor
 from permalign.tasks.geoquery.funql import read_funql, unmask, write_funql
+from permalign.tasks.geoquery.generalization import generalize
 from permalign.tasks.geoquery.geobase import read_geobase
 from permalign.tasks.geoquery.name_list import read_name_list
 from permalign.tasks.geoquery.signatures import program_grammar
@@ -57,11 +58,16 @@ class GeoQuery(Task):
 
     @property
     def splits(self) -> tuple[str, ...]:  # noqa: D102
-        return (*(f"{condition}/{part}" for condition in CONDITIONS for part in PARTS), *TUNING)
+        tuning = (f"{condition}/{part}" for condition in TUNING for part in ("train", "dev"))
+        return (*(f"{condition}/{part}" for condition in CONDITIONS for part in PARTS), *tuning)
 
     @property
     def grammar(self) -> Grammar:  # noqa: D102
         return program_grammar(self.write_all)
+
+    def generalize_grammar(self, grammar: Grammar) -> Grammar:
+        """Extend a grammar by the uses of its functions with other types; see `generalize`."""
+        return generalize(grammar)
 
     @cached_property
     def entities(self) -> Mapping[str, str]:
@@ -81,7 +87,7 @@ class GeoQuery(Task):
     def examples(self, split: str) -> Sequence[Example]:  # noqa: D102
         if split not in self.splits:
             raise self.unknown_split(split)
-        ids = self._tuning_ids if split in TUNING else split_ids()
+        ids = self._tuning_ids if split.partition("/")[0] in TUNING else split_ids()
         return [self._examples[number] for number in ids[split]]
 
     def answer(self, example: Example, output: Sequence[str]) -> str:
