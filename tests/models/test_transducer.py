@@ -12,6 +12,7 @@ from permalign import Transducer, load_model
 from permalign.errors import PermalignError
 from permalign.options import renames
 from permalign.tasks.scan import ScanSP
+from permalign.text.batching import hide_words
 from permalign.text.vocabulary import Vocabulary
 
 
@@ -306,6 +307,21 @@ class TestLimits:
     def test_sizes_that_cannot_be_halved(self, options):
         with pytest.raises(PermalignError, match=r"hidden_size is \d+, but must be"):
             Transducer(options, *vocabularies())
+
+
+@pytest.mark.parametrize("reorderer", ["soft", "exact"])
+def test_words_are_hidden_from_reorderer_and_head_in_training_only(reorderer):
+    head = "segments" if reorderer == "exact" else "ssnt"
+    (batch,) = batches(examples(8))
+    model, plain = make(reorderer, head, word_dropout=0.5), make(reorderer, head)
+    assert torch.equal(model.eval().loss(batch).total, plain.eval().loss(batch).total)
+
+    torch.manual_seed(1)
+    loss = model.train().loss(batch).total
+    torch.manual_seed(1)
+    expected = plain.train().loss(hide_words(batch, 0.5)).total
+    assert torch.equal(loss, expected)
+    assert not torch.equal(expected, plain.loss(batch).total)
 
 
 @pytest.mark.parametrize("sentences", [3, [3], [["a", 3]], [None]])

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from permalign.tasks.base import Example
 from permalign.text.batch_sampler import BucketSampler
-from permalign.text.batching import Batches, pad
+from permalign.text.batching import Batches, hide_words, pad
+from permalign.text.codec import PADDING_ID, UNKNOWN_ID
 from permalign.text.vocabulary import Vocabulary
 
 BUDGET = 60
@@ -188,3 +189,21 @@ def test_a_loader_without_the_sampler_is_told_what_to_pass():
     batches = Batches([Example(("a",), ("b",), "0")], SOURCE, TARGET, BUDGET)
     with pytest.raises(TypeError, match=r"sampler=batches\.sampler and batch_size=None"):
         next(iter(torch.utils.data.DataLoader(batches)))
+
+
+def test_a_share_of_the_words_is_hidden_but_no_padding():
+    words = [tuple("abcde") * 8, tuple("edcba") * 4]
+    examples = [Example(source, ("a",), str(number)) for number, source in enumerate(words * 50)]
+    (batch,) = Batches(examples, SOURCE, TARGET, 100_000, shuffle=False)
+    before = batch.source.clone()
+    torch.manual_seed(0)
+    hidden = hide_words(batch, 0.3)
+    torch.manual_seed(0)
+    again = hide_words(batch, 0.3)
+    assert torch.equal(hidden.source, again.source)
+    assert torch.equal(batch.source, before)
+    assert torch.equal(hidden.source == PADDING_ID, before == PADDING_ID)
+    changed = hidden.source != before
+    assert (hidden.source[changed] == UNKNOWN_ID).all()
+    assert changed.sum() / (before != PADDING_ID).sum() == pytest.approx(0.3, abs=0.03)
+    assert torch.equal(hide_words(batch, 0.0).source, before)

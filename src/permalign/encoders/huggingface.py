@@ -64,22 +64,7 @@ class HuggingFaceEncoder(nn.Module):
         Raises:
             PermalignError: transformers is not installed, or there is no such model.
         """
-        try:
-            from transformers import AutoModel, AutoTokenizer
-        except ImportError:
-            raise PermalignError(
-                'A pretrained encoder needs transformers: pip install "permalign[hf]".'
-            ) from None
-        try:
-            model = AutoModel.from_pretrained(name)
-            # Byte-level tokenizers accept pre-split words only with a space before each; others ignore this.
-            tokenizer = AutoTokenizer.from_pretrained(name, add_prefix_space=True)
-        except (OSError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise PermalignError(
-                f"{name} cannot be loaded as a pretrained encoder: {reason} "
-                "Pass the folder of a saved model, or its name on the hub."
-            ) from error
+        model, tokenizer = _load("AutoModel", name), load_tokenizer(name)
         if model.config.is_encoder_decoder:
             model = model.get_encoder()
         if isinstance(getattr(model, "pooler", None), nn.Module):
@@ -158,6 +143,53 @@ class HuggingFaceEncoder(nn.Module):
             belongs = belongs & (belongs.cumsum(2) == 1)
         weights = belongs.to(states) / belongs.sum(2, keepdim=True).clamp(min=1)
         return weights @ states
+
+
+def load_tokenizer(name: str | Path) -> "PreTrainedTokenizerBase":
+    """Load the tokenizer of a pretrained model from a folder or from the hub.
+
+    Raises:
+        PermalignError: transformers is not installed, or there is no such model.
+    """
+    # Byte-level tokenizers accept pre-split words only with a space before each; others ignore this.
+    tokenizer: PreTrainedTokenizerBase = _load("AutoTokenizer", name, add_prefix_space=True)
+    return tokenizer
+
+
+def _load(kind: str, name: str | Path, **options: Any) -> Any:
+    """Load a part of a pretrained model with a class of transformers."""
+    try:
+        import transformers
+    except ImportError:
+        raise PermalignError(
+            'A pretrained encoder needs transformers: pip install "permalign[hf]".'
+        ) from None
+    try:
+        return getattr(transformers, kind).from_pretrained(name, **options)
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise PermalignError(
+            f"{name} cannot be loaded as a pretrained encoder: {reason} "
+            "Pass the folder of a saved model, or its name on the hub."
+        ) from error
+
+
+def whole_words(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
+    """The words that a tokenizer keeps whole, in alphabetical order.
+
+    Args:
+        tokenizer: the fast tokenizer of a pretrained model.
+    """
+    special = {*tokenizer.all_special_tokens}
+    pieces = {str(tokenizer.decode([token_id])).strip() for token_id in range(len(tokenizer))}
+    words = sorted(piece for piece in pieces - special if len(piece.split()) == 1)
+    encoded = tokenizer([[word] for word in words], is_split_into_words=True, add_special_tokens=False)
+    unknown = tokenizer.unk_token_id
+    return [
+        word
+        for word, ids in zip(words, encoded["input_ids"], strict=True)
+        if len(ids) == 1 and ids != [unknown]
+    ]
 
 
 class ContextualEmbeddings(nn.Module):

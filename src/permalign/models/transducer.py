@@ -25,7 +25,7 @@ from permalign.reorderers.base import Reordering
 from permalign.reorderers.tree import TreeReorderer
 from permalign.structures import OrderDistribution
 from permalign.tasks.base import Example
-from permalign.text.batching import Batch
+from permalign.text.batching import Batch, hide_words
 from permalign.text.codec import Codec
 from permalign.text.sentence_vocabulary import CopyCodec, hide_copied_words
 
@@ -102,6 +102,8 @@ class Transducer(Model):
         batch = self._with_copies(batch)
         if batch.copies is not None and self.training:
             batch = hide_copied_words(batch, self.options.head.copy_dropout, len(self.target))
+        if self.training and self.options.head.word_dropout:
+            batch = hide_words(batch, self.options.head.word_dropout)
         smoothing = self.options.head.label_smoothing
         likelihood, penalties = self._log_likelihood(batch, smoothing)
         if batch.copies is not None:

@@ -171,6 +171,11 @@ class HeadOptions(PartOptions):
     )
     pretrained: Pretrained = None
     embedding_dropout: Fraction = Field(0.1, description="dropout on the embeddings of source words")
+    word_dropout: Fraction = Field(
+        0.0,
+        description="in training, probability that a source word is read as unknown, by the reorderer and the head, so "
+        "that the model learns to read sentences with words it has never seen",
+    )
     encoder: SerializeAsAny[EncoderOptions] = Field(
         EncoderOptions(),
         description="the head's encoder, which reads the reordered sentence, or the original one if the likelihood is "
@@ -276,6 +281,15 @@ class ModelOptions(Options):
         options = super().parse(values)
         options.require_fit()
         return options
+
+    @property
+    def reads_only_pretrained_embeddings(self) -> bool:
+        """Whether pretrained models compute all embeddings of the source."""
+        reorderer = self.reorderer
+        given = (
+            reorderer.shared_embeddings or reorderer.pretrained is not None or not reorderer.has_embeddings
+        )
+        return self.head.pretrained is not None and given
 
     def parts(self) -> Iterator[PartOptions]:
         """The options of all parts."""

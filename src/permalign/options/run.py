@@ -26,6 +26,7 @@ DEFAULT_EPOCHS = 100
 _HEAD_OPTIONS_OF_PRETRAINING = (
     "embedding_dim",
     "embedding_dropout",
+    "word_dropout",
     "hidden_size",
     "num_layers",
     "dropout",
@@ -70,6 +71,12 @@ class SideOptions(Options):
     )
     algorithm: Literal["unigram", "bpe"] = Field(
         "unigram", description="algorithm that learns the pieces (subwords)"
+    )
+    pretrained_words: bool = Field(
+        False,
+        description="whether the vocabulary also has every word that the tokenizer of a pretrained model keeps whole, "
+        "so that the model can read words that the training data does not show (source only, if pretrained models "
+        "compute all embeddings of the source)",
     )
     link_entities: bool = Field(
         False,
@@ -169,6 +176,12 @@ class TrainingOptions(Options):
         "adam", description="Adam, or AdamW with decoupled weight decay"
     )
     learning_rate: float = Field(1e-3, gt=0.0, description="highest learning rate, reached after the warm-up")
+    pretrained_learning_rate: float | None = Field(
+        None,
+        ge=0.0,
+        description="highest learning rate of pretrained models (head.pretrained, reorderer.pretrained), which follows "
+        "the same schedule; 0 leaves them as they are; null for learning_rate, which is often too high for them",
+    )
     weight_decay: float = Field(0.0, ge=0.0, description="weight decay of the optimizer")
     schedule: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau"] = Field(
         "constant",
@@ -340,7 +353,27 @@ class RunOptions(Options):
                 "text.source.link_entities is for words as they are. Leave out text.source.kind, lowercase and "
                 "pre_tokenizer."
             )
+        if self.text.target.pretrained_words:
+            raise ConfigError(
+                "text.target.pretrained_words is true, but pretrained models read the source only. Leave it out."
+            )
+        if source.pretrained_words and (source.min_frequency > 1 or source.vocab_size is not None):
+            raise ConfigError(
+                "text.source.pretrained_words adds words that need not occur in the training data. Leave out "
+                "text.source.min_frequency and vocab_size."
+            )
+        if source.pretrained_words and not self.model.reads_only_pretrained_embeddings:
+            raise ConfigError(
+                "text.source.pretrained_words is true, but the model also has embeddings of its own, which cannot be "
+                "trained for words that the training data does not show. Set model.head.pretrained, and "
+                "model.reorderer.shared_embeddings or model.reorderer.pretrained; or leave it out."
+            )
         pretrained = {"head": self.model.head.pretrained, "reorderer": self.model.reorderer.pretrained}
+        if self.training.pretrained_learning_rate is not None and not any(pretrained.values()):
+            raise ConfigError(
+                "training.pretrained_learning_rate is set, but no part of the model is pretrained. Leave it out, or "
+                "set model.head.pretrained or model.reorderer.pretrained."
+            )
         for component in (component for component, name in pretrained.items() if name):
             if not source.is_plain:
                 raise ConfigError(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from permalign.tasks.base import Example
 from permalign.text.batch_sampler import BucketSampler
-from permalign.text.codec import PADDING_ID, Codec
+from permalign.text.codec import PADDING_ID, SPECIALS, UNKNOWN_ID, Codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,18 @@ class Batches:
         target, target_lengths = pad([self._targets[index] for index in indices])
         examples = tuple(self._examples[index] for index in indices)
         return Batch(source, source_lengths, target, target_lengths, examples, tuple(indices))
+
+
+def hide_words(batch: Batch, share: float) -> Batch:
+    """Replace a share of the source words by unknown ones.
+
+    Args:
+        batch: a batch.
+        share: the probability that a word is replaced; drawn with torch's global generator.
+    """
+    drawn = torch.rand(batch.source.shape, device=batch.source.device) < share
+    is_word = batch.source >= len(SPECIALS)
+    return replace(batch, source=batch.source.masked_fill(drawn & is_word, UNKNOWN_ID))
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
+from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import ConfigError, DataError
 from permalign.evaluation import evaluate
 from permalign.models.base import Model
@@ -90,7 +91,8 @@ class Session:
         seed_step(self.options.seed, step, self.accelerator.process_index)
         self.core.use_objective(self.options.objective_at(step))
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.options.training, step, self.total, self.progress.halvings)
+            rate = learning_rate(self.options.training, step, self.total, self.progress.halvings)
+            group["lr"] = rate * group["relative_rate"]
 
     def trains_only_reorderer(self, step: int) -> bool:
         """Whether a step updates only the reorderer (see `ReordererFirstOptions`); the same in all processes."""
@@ -171,7 +173,20 @@ class Session:
 
 
 def make_optimizer(options: RunOptions, model: Model) -> torch.optim.Optimizer:
-    """Create the optimizer: Adam, or AdamW with decoupled weight decay; fused, so that it passes over memory once."""
+    """Create the optimizer: Adam, or AdamW with decoupled weight decay; fused, so that it passes over memory once.
+
+    Pretrained models are a group of parameters with a learning rate of their own.
+    """
     training = options.training
     kind = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
-    return kind(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True)
+    rate, pretrained_rate = training.learning_rate, training.pretrained_learning_rate
+    encoders = [module for module in model.modules() if isinstance(module, HuggingFaceEncoder)]
+    groups: list[dict[str, Any]] = [{"params": list(model.parameters()), "relative_rate": 1.0}]
+    if encoders and pretrained_rate:
+        pretrained = dict.fromkeys(parameter for encoder in encoders for parameter in encoder.parameters())
+        own = [parameter for parameter in model.parameters() if parameter not in pretrained]
+        groups = [
+            {"params": own, "relative_rate": 1.0},
+            {"params": [*pretrained], "relative_rate": pretrained_rate / rate},
+        ]
+    return kind(groups, lr=rate, weight_decay=training.weight_decay, fused=True)

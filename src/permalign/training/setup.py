@@ -7,6 +7,7 @@ from random import Random
 
 import torch
 
+from permalign.encoders.huggingface import load_tokenizer, whole_words
 from permalign.errors import ConfigError, unknown_name
 from permalign.evaluation import main_metric, make_report
 from permalign.evaluation.metrics import TRANSLATION_METRICS, is_translation
@@ -80,10 +81,14 @@ def prepare(options: RunOptions, extra: Sequence[Example] = ()) -> TrainingSetup
             )
     pairs = [(example.source, example.target) for example in examples]
     entities = _entities(options, task)
-    source = learn_codec(options.text.source, [example.source for example in examples], entities)
+    words = _pretrained_words(options)
+    source = learn_codec(options.text.source, [*(example.source for example in examples), *words], entities)
     target = learn_codec(options.text.target, [example.target for example in examples], restorable=True)
     torch.manual_seed(options.seed)
     model = build_model(options.model, source, target)
+    if options.training.pretrained_learning_rate == 0:
+        for encoder in model.pretrained.values():
+            encoder.requires_grad_(False)
     learnable, skipped_by_inverse = select_learnable(options, model, examples)
     return TrainingSetup(
         task,
@@ -91,7 +96,7 @@ def prepare(options: RunOptions, extra: Sequence[Example] = ()) -> TrainingSetup
         _subset(dev, options.training.max_dev_examples),
         model,
         _metric(options, task, dev),
-        fingerprint(repr(pair).encode() for pair in (*pairs, *(entities or {}).items())),
+        fingerprint(repr(item).encode() for item in (*pairs, *(entities or {}).items(), *words)),
         len(examples) - len(learnable),
         skipped_by_inverse,
     )
@@ -123,6 +128,15 @@ def _entities(options: RunOptions, task: Task) -> Mapping[str, str] | None:
     raise ConfigError(
         f"text.source.link_entities: the task {task.name} has no entities. Leave out the option."
     )
+
+
+def _pretrained_words(options: RunOptions) -> list[tuple[str]]:
+    """The words that the pretrained models know as a whole, each as a sentence; none if they are not asked for."""
+    if not options.text.source.pretrained_words:
+        return []
+    names = {options.model.head.pretrained, options.model.reorderer.pretrained} - {None}
+    tokenizers = [load_tokenizer(name) for name in sorted(map(str, names))]
+    return [(word,) for word in sorted({word for tokenizer in tokenizers for word in whole_words(tokenizer)})]
 
 
 def learn_codec(
