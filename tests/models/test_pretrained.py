@@ -165,6 +165,22 @@ def test_loading_from_the_hub(original, tmp_path):
     same_predictions(model, found)
 
 
+def test_a_model_in_an_installed_package(original, tmp_path, monkeypatch):
+    package = tmp_path / "packages" / "rivers_model"
+    shutil.copytree(original, package / "data" / "model")
+    (package / "__init__.py").write_text("raise ImportError('it need not be imported')")
+    monkeypatch.syspath_prepend(str(package.parent))
+    same_predictions(make(original), make("package:rivers_model/data/model"))
+    for name, message in {
+        "package:rivers_model/tokens": "has no folder 'tokens'",
+        "package:no_such_package/model": "no installed package 'no_such_package'",
+        "package:../rivers_model": r"no installed package '\.\.'",
+        "package:": "no installed package ''",
+    }.items():
+        with pytest.raises(PermalignError, match=message):
+            make(name)
+
+
 class TestErrors:
     @pytest.mark.parametrize("part", ["reorderer", "head"])
     def test_subwords_are_refused(self, part, original):

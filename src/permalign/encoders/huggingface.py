@@ -1,6 +1,7 @@
 """A pretrained model from Hugging Face as an encoder of words."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from permalign.checks import shape_of
-from permalign.errors import PermalignError
+from permalign.errors import PermalignError, excerpt
 from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS, UNKNOWN_ID
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Pooling = Literal["mean", "first"]
+
+IN_PACKAGE = "package:"
+"""What the name of a pretrained model begins with that is part of an installed Python package."""
 
 
 class HuggingFaceEncoder(nn.Module):
@@ -58,7 +62,7 @@ class HuggingFaceEncoder(nn.Module):
         A decoder or a pooler is left out, because nothing uses it.
 
         Args:
-            name: a folder, or a model's name on the hub.
+            name: a folder, a model's name on the hub, or ``package:NAME/FOLDER`` for a folder of an installed package.
             pooling: how the states of a word's subwords become one state.
 
         Raises:
@@ -164,6 +168,8 @@ def _load(kind: str, name: str | Path, **options: Any) -> Any:
         raise PermalignError(
             'A pretrained encoder needs transformers: pip install "permalign[hf]".'
         ) from None
+    if str(name).startswith(IN_PACKAGE):
+        name = _folder_in_package(str(name))
     try:
         return getattr(transformers, kind).from_pretrained(name, **options)
     except (OSError, ValueError) as error:
@@ -172,6 +178,24 @@ def _load(kind: str, name: str | Path, **options: Any) -> Any:
             f"{name} cannot be loaded as a pretrained encoder: {reason} "
             "Pass the folder of a saved model, or its name on the hub."
         ) from error
+
+
+def _folder_in_package(name: str) -> Path:
+    """The folder that a name such as ``package:some_package/model`` stands for; the package is not imported.
+
+    Raises:
+        PermalignError: the package is not installed, or has no such folder.
+    """
+    package, _, folder = name.removeprefix(IN_PACKAGE).partition("/")
+    spec = find_spec(package) if package.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise PermalignError(f"{name} cannot be loaded: there is no installed package {excerpt(package)}.")
+    path = Path(spec.submodule_search_locations[0], folder)
+    if not path.is_dir():
+        raise PermalignError(
+            f"{name} cannot be loaded: the package {package} has no folder {excerpt(folder)}."
+        )
+    return path
 
 
 def whole_words(tokenizer: "PreTrainedTokenizerBase") -> list[str]:

@@ -23,8 +23,9 @@ Pretrained = Annotated[
     str | None,
     Field(
         min_length=1,
-        description="name or folder of a Hugging Face model whose contextual embeddings replace the learned ones; "
-        "needs the extra hf and a source vocabulary of words",
+        description="name or folder of a Hugging Face model whose contextual embeddings replace the learned ones, or "
+        "package:NAME/FOLDER for a model in an installed Python package; needs the extra hf and a source vocabulary of "
+        "words",
     ),
 ]
 
