@@ -10,6 +10,7 @@ from permalign.errors import UsageError, unknown_name
 from permalign.reproduction.cells import Column, Evaluation, Row, Table
 from permalign.reproduction.public_splits import table6
 from permalign.reproduction.systems import System, both_decodings, condition_settings
+from permalign.tasks.geoquery.splits import TUNING
 
 PREFIX_SUM = ("model.reorderer.encoder.kind=prefix_sum", "model.reorderer.score_straight_rules=false")
 BEST_OF_FOUR = {
@@ -155,6 +156,10 @@ ENSEMBLE = ("model.ensemble_size=3",)
 FORTY_EPOCHS = ("training.max_epochs=40",)
 RECOMBINED = ("training.recombine=500",)
 """On held-out templates, a run with recombination first reached its best score well before epoch 40."""
+WORD_DROPOUT = ("model.head.word_dropout=0.1",)
+"""It was chosen on three sets of held-out templates (see the ablation)."""
+GENERALIZED: dict[str, Any] = {"grammar": "generalized", "beam": 5}
+"""Constrained decoding by the grammar of the training programs, generalized to other types."""
 EXACT = {"en": "exact", "zh": "exact-window", "de": "exact-window"}
 RERANKED = {"en": "exact-reranked", "zh": "exact-window-reranked", "de": "exact-window-reranked"}
 """The experiments by language. They were chosen on held-out templates and lengths, in German only on lengths."""
@@ -171,6 +176,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 }
 """Where names come from: Geobase has only English names."""
 _NAMES, _GRAMMAR, _ENSEMBLE = "names", "the grammar of all programs", "three models"
+_TYPES = "generalized types"
 """What systems are given besides the training set."""
 
 
@@ -337,6 +343,26 @@ _PARSERS = (
             ("-constrained", "", (), CONSTRAINED),
             ("-recombined", ", recombination", RECOMBINED, CONSTRAINED),
             ("-recombined-exact-search", ", recombination, exact search", RECOMBINED, EXACT_SEARCH),
+        )
+    ),
+    *(
+        System(
+            _row(
+                f"linked-recombined-hidden{key}",
+                f"Exact transduction, constrained{title}, entities linked, recombination, word dropout",
+                _NAMES,
+                *given,
+            ),
+            "exact-window",
+            {
+                language: LINKED + names + FORTY_EPOCHS + RECOMBINED + WORD_DROPOUT
+                for language, names in NAMES.items()
+            },
+            evaluation=evaluation,
+        )
+        for key, title, evaluation, given in (
+            ("", "", CONSTRAINED, ()),
+            ("-generalized", " (generalized grammar)", GENERALIZED, (_TYPES,)),
         )
     ),
     System(
@@ -547,7 +573,33 @@ _VARIANTS = (
 )
 
 
+_ABLATION_COLUMNS = ("en-temp_tune", "en-len", "zh-temp_tune", "zh-len")
 _HELD_OUT, _LONGER = ("en-temp_tune",), ("en-len",)
+_NEW_TEMPLATES = tuple(f"en-{condition}" for condition in TUNING)
+_ON_NEW_TEMPLATES = (
+    ("linked-recombined", "Window encoder, entities linked, recombination", "exact-window", RECOMBINED),
+    (
+        "linked-recombined-hidden",
+        "Window encoder, entities linked, recombination, word dropout",
+        "exact-window",
+        RECOMBINED + WORD_DROPOUT,
+    ),
+    (
+        "linked-recombined-hidden-20",
+        "Window encoder, entities linked, recombination, word dropout of 0.2",
+        "exact-window",
+        (*RECOMBINED, "model.head.word_dropout=0.2"),
+    ),
+    (
+        "linked-recombined-hidden-reranked",
+        "Window encoder, entities linked, recombination, word dropout, reranked by an inverse model",
+        "exact-window-reranked-linked",
+        RECOMBINED + WORD_DROPOUT,
+    ),
+    ("pretrained", "Pretrained MiniLM", "exact-pretrained", ("training.recombine=0",)),
+    ("pretrained-recombined", "Pretrained MiniLM, recombination", "exact-pretrained", ()),
+)
+"""Systems that are compared on all three sets of held-out templates: key, title, experiment and settings."""
 _WITH_TRAINING_GRAMMAR: tuple[tuple[str, str, str, tuple[str, ...], dict[str, Any], tuple[str, ...]], ...] = (
     tuple(
         (
@@ -580,6 +632,10 @@ def ablation() -> Table:
         for language in ("en", "zh")
         for condition, title in (("temp_tune", "held-out templates"), ("len", "longer programs"))
     ]
+    columns += [
+        (Column(f"en-{condition}", f"EN held-out templates, set {condition[-1]}"), "en", condition)
+        for condition in TUNING[1:]
+    ]
     unconstrained: tuple[str, str, dict[str, Any]] = ("", "", {})
     constrained = ("-constrained", ", constrained", ALL_PROGRAMS)
     systems = (
@@ -589,6 +645,7 @@ def ablation() -> Table:
                 experiment,
                 settings,
                 evaluation=evaluation,
+                columns=_ABLATION_COLUMNS,
             )
             for suffix, ending, evaluation in (unconstrained, constrained)
             for key, title, experiment, settings in _VARIANTS
@@ -620,6 +677,20 @@ def ablation() -> Table:
                 columns=columns,
             )
             for key, title, experiment, settings, evaluation, columns in _WITH_TRAINING_GRAMMAR
+        ]
+        + [
+            System(
+                Row(f"{key}-{grammar}", f"{title}, constrained ({explained})", ours=True),
+                experiment,
+                settings if experiment == "exact-pretrained" else LINKED + FORTY_EPOCHS + settings,
+                evaluation=evaluation,
+                columns=_NEW_TEMPLATES,
+            )
+            for key, title, experiment, settings in _ON_NEW_TEMPLATES
+            for grammar, explained, evaluation in (
+                ("training", "grammar of the training programs", CONSTRAINED),
+                ("generalized", "generalized grammar", GENERALIZED),
+            )
         ]
     )
     return Table(
