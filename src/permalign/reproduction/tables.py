@@ -732,7 +732,7 @@ def ablation() -> Table:
             "of five. Unless a row says otherwise, the grammar is that of all 880 programs. *Reranked*, *entities "
             "linked*, *labels*, *generalized grammar* and *word dropout* are explained in "
             "`docs/exact-transduction.md`.",
-            "The rows with three sets of held-out templates have 40 epochs; those with a pretrained model have 15. "
+            "The rows with three sets of held-out templates have 40 epochs; those with a pretrained model have 10. "
             "Seq2Seq is decoded by the same constrained search as the other rows.",
         ),
     )
