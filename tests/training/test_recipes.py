@@ -83,6 +83,16 @@ def test_recipes_that_sum_over_all_orders_try_several_seeds(pairs, recipe, setti
     assert not any(line.startswith("seeds") for line in lines)
 
 
+@pytest.mark.parametrize("recipe", ["exact", "hard", "seq2seq"])
+def test_every_recipe_can_read_sentences_with_a_pretrained_model(pairs, recipe):
+    settings = ["model.head.pretrained=name", "text.source.pretrained_words=true"]
+    if recipe != "seq2seq":
+        settings.append("model.reorderer.shared_embeddings=true")
+    options, _ = load_recipe(recipe, {"name": "own", "path": str(pairs)}, settings)
+    assert options.text.source.pretrained_words
+    assert options.model.head.pretrained == "name"
+
+
 def test_the_choice_is_explained_and_settings_have_the_last_word(pairs):
     options, lines = load_recipe("auto", {"name": "own", "path": str(pairs)}, ["model.head.embedding_dim=8"])
     assert options.model.head.kind == "tagging"

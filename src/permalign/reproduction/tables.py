@@ -604,8 +604,8 @@ _ON_NEW_TEMPLATES = (
     ),
     ("seq2seq-linked", "Seq2Seq, entities linked", "seq2seq", LINKED),
     ("seq2seq-linked-hidden", "Seq2Seq, entities linked, word dropout", "seq2seq", LINKED + WORD_DROPOUT),
-    ("pretrained", "Pretrained MiniLM", "exact-pretrained", ("training.recombine=0",)),
-    ("pretrained-recombined", "Pretrained MiniLM, recombination", "exact-pretrained", ()),
+    ("pretrained", "Pretrained MiniLM", "exact-pretrained", ()),
+    ("pretrained-recombined", "Pretrained MiniLM, recombination", "exact-pretrained", RECOMBINED),
 )
 """Systems that are compared on all three sets of held-out templates: key, title, experiment and settings."""
 _WITH_TRAINING_GRAMMAR: tuple[tuple[str, str, str, tuple[str, ...], dict[str, Any], tuple[str, ...]], ...] = (

@@ -338,7 +338,9 @@ def _chooses_tokens(side: Mapping[str, Any]) -> bool:
 
 
 def _is_about_data(setting: str) -> bool:
-    return setting.startswith(("task.", "train=", "dev=", "text.", "seed="))
+    # text.source.pretrained_words does not fit without the settings of the model
+    about_model = setting.startswith("text.source.pretrained_words")
+    return setting.startswith(("task.", "train=", "dev=", "text.", "seed=")) and not about_model
 
 
 def _is_about_steps(setting: str) -> bool:
