@@ -9,6 +9,7 @@ from tests.models.small import HEADS, make
 from permalign import Transducer
 from permalign.decoding.glossary import Glossary, GlossaryConstraint
 from permalign.errors import DataError
+from permalign.heads.copying import CopyGate
 from permalign.text.codec import END_ID
 from permalign.text.tokenized_vocabulary import TokenizedVocabulary
 from permalign.text.tokenizers import PunctuationTokenizer
@@ -57,6 +58,24 @@ def test_every_head_honours_a_glossary(head):
     assert "E F" in prediction.text or "D D" in prediction.text
     assert prediction.unmet == ()
     assert prediction.score == pytest.approx(model.score(["a b c"], [prediction.tokens])[0], abs=1e-4)
+
+
+def test_unknown_words_of_a_phrase_are_replaced_and_not_copied():
+    model = make("none", "tagging", copy_mechanism=True).eval()
+    (gate,) = (module for module in model.modules() if isinstance(module, CopyGate))
+    torch.nn.init.constant_(gate.of_cells.bias, -50.0)  # copy every word
+
+    def text(glossary=None):
+        return model.predict("zebra lion gnu", glossary=glossary).text
+
+    assert text() == "zebra lion gnu"
+    assert text({"zebra": "E"}) == "E lion gnu"
+    assert text({"zebra lion": "E F"}) in ("E F gnu", "gnu E F")
+    words = text({"zebra": "zebra", "lion": "gnu"}).split()  # a copy may be what is required
+    assert words[0] == "zebra"
+    assert words[2] == "gnu"
+    assert "lion" not in words
+    assert text({"zebra": "unheard"}) == "zebra lion gnu"  # nothing that could be written is required
 
 
 def test_what_cannot_be_honoured_is_reported():

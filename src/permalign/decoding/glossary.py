@@ -1,7 +1,7 @@
 """Glossaries: source phrases whose translation is required, as a constraint on outputs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 from permalign.decoding.output_constraint import Constraint
 from permalign.errors import DataError
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, UNKNOWN_ID, Codec
+from permalign.text.sentence_vocabulary import SentenceVocabulary
 
 Words = tuple[str, ...]
 
@@ -147,6 +148,7 @@ class GlossaryConstraint:
         requirements: for each requirement, the token ids of its alternatives; none of them empty.
         vocab_size: how many tokens there are, those of the sentence's own words included.
         inner: another constraint that has to hold as well.
+        forbidden: tokens that are not allowed anywhere.
     """
 
     requires_tokens = True
@@ -156,9 +158,10 @@ class GlossaryConstraint:
         requirements: Sequence[Sequence[tuple[int, ...]]],
         vocab_size: int,
         inner: Constraint | None = None,
+        forbidden: Iterable[int] = (),
     ) -> None:
         self._requirements = [list(alternatives) for alternatives in requirements]
-        self._vocab_size, self._inner = vocab_size, inner
+        self._vocab_size, self._inner, self._forbidden = vocab_size, inner, sorted(forbidden)
 
     @cached_property
     def num_tokens(self) -> int:
@@ -198,6 +201,7 @@ class GlossaryConstraint:
         else:
             mask = self._inner.mask(state.inner, left, exactly)
             mask = pad(mask, (0, self._vocab_size - len(mask)))
+        mask[self._forbidden] = False
         if all(state.met):
             return mask
         mask[END_ID] = False
@@ -236,6 +240,8 @@ def require_phrases(
 ) -> GlossaryConstraint | None:
     """The constraint that an output contains what is required, as far as it can be written at all.
 
+    An unknown word of a phrase is not copied, since the phrase stands for what is required.
+
     Args:
         requirements: what the sentence requires.
         codec: the vocabulary of the outputs of the sentence.
@@ -245,12 +251,23 @@ def require_phrases(
         The constraint; None if nothing of what is required can be written.
     """
     writable = []
+    replaced: set[int] = set()  # words that could be copied
     for requirement in requirements:
         encoded = [tuple(codec.encode(words)) for words in requirement.alternatives]
         known = [tokens for tokens in encoded if tokens and UNKNOWN_ID not in tokens]
         if known:
             writable.append(known)
-    return GlossaryConstraint(writable, len(codec), inner) if writable else None
+            replaced |= _own_words(requirement.phrase, codec)
+    required = {token for alternatives in writable for tokens in alternatives for token in tokens}
+    return GlossaryConstraint(writable, len(codec), inner, replaced - required) if writable else None
+
+
+def _own_words(words: Words, codec: Codec) -> set[int]:
+    """The ids of those words that are not in the target vocabulary, but could be copied as a whole."""
+    if not isinstance(codec, SentenceVocabulary):
+        return set()
+    encoded = [codec.encode([word]) for word in words]
+    return {token for tokens in encoded if len(tokens) == 1 for token in tokens if token >= len(codec.target)}
 
 
 def split_punctuation(words: Sequence[str]) -> Words:
