@@ -52,7 +52,7 @@ BUNDLES = {
         "Every operation needs its parentheses, and numbers have one digit.",
     ),
     "dates": Bundle(
-        "dates/exact",
+        "dates/copying",
         ("iid/test", "year/test"),
         (
             "12 march 2021",
@@ -60,9 +60,10 @@ BUNDLES = {
             "the 3rd of may 1999",
             "friday , 12 march 2021",
             "3 / 12 / 2021",
+            "31 december 1945",
         ),
-        "It knows twelve ways of writing a date, in lower case, with spaces between all tokens. It copies nothing, so "
-        "it knows only the years 1950 to 2049: year/test has other years, and all its answers are wrong.",
+        "It knows twelve ways of writing a date, in lower case, with spaces between all tokens. Its training data has "
+        "only the years 1950 to 2049; other words, such as the years of year/test, can only be copied.",
     ),
     "scan-sp": Bundle(
         "scan/labelled",

@@ -743,7 +743,10 @@ def ablation() -> Table:
 
 def dates() -> Table:
     """Written dates to ISO dates, a task that is not in the paper."""
-    system = System(Row("exact", "Exact transduction, no encoder in the head", ours=True), "exact")
+    systems = (
+        System(Row("exact", "Exact transduction, no encoder in the head", ours=True), "exact"),
+        System(Row("copying", "The same with a copy mechanism", ours=True), "copying"),
+    )
     columns = [
         (Column("iid", "IID"), (), Evaluation("iid/test")),
         (Column("comb", "Unseen combinations"), condition_settings("comb"), Evaluation("comb/test")),
@@ -753,15 +756,17 @@ def dates() -> Table:
         "dates",
         "Written dates to ISO dates",
         ("exact_match",),
-        (system.row,),
+        tuple(system.row for system in systems),
         tuple(column for column, *_ in columns),
         tuple(
-            system.cell(column, "dates", settings, -1, evaluation) for column, settings, evaluation in columns
+            system.cell(column, "dates", settings, -1, evaluation)
+            for system in systems
+            for column, settings, evaluation in columns
         ),
         notes=(
             "The task `dates` is generated, and is not in the paper. *Unseen combinations* are forms and months that "
             "do not occur together in training. *Unseen years* do not occur in training at all. A model with a closed "
-            "vocabulary cannot write them; the models are the same as in the column IID.",
+            "vocabulary cannot write them, but can copy them; the models are the same as in the column IID.",
         ),
     )
 
