@@ -26,6 +26,7 @@ ANSWERS = {
         "friday , 12 march 2021": "2021 - 03 - 12",
         "3 / 12 / 2021": "2021 - 03 - 12",
         "12 . 3 . 2021": "2021 - 03 - 12",
+        "31 december 1945": "1945 - 12 - 31",  # a year that is copied
     },
     "scan-sp": {
         "jump twice after walk around left": "after twice jump walk around left",
@@ -53,15 +54,17 @@ def test_a_model_gives_the_right_answers(name):
     assert [prediction.text for prediction in predicted] == list(ANSWERS[name].values())
     offered = (bundled_folder() / name / "examples.txt").read_text().splitlines()
     assert set(ANSWERS[name]) & set(offered)
-    assert not [word for sentence in offered for word in sentence.split() if word not in model.source.tokens]
+    unknown = [sentence for sentence in offered if not {*sentence.split()} <= {*model.source.tokens}]
+    assert {*unknown} <= {*ANSWERS[name]}
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_model_is_right_on_unseen_examples(name):
     run = TrainedRun(name)
-    examples = run.task.examples("iid/test" if name == "dates" else "len/test")[:100]
-    predicted = run.model.predict([example.source for example in examples])
-    assert [prediction.tokens for prediction in predicted] == [example.target for example in examples]
+    for split in ("iid/test", "year/test") if name == "dates" else ("len/test",):
+        examples = run.task.examples(split)[:100]
+        predicted = run.model.predict([example.source for example in examples])
+        assert [prediction.tokens for prediction in predicted] == [example.target for example in examples]
 
 
 def test_the_tree_of_a_date_is_right():
@@ -80,7 +83,8 @@ def test_the_models_are_small():
 def test_a_damaged_model_is_named(tmp_path):
     shutil.copytree(bundled_folder() / "dates", tmp_path / "copy")
     weights = tmp_path / "copy" / "model" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     result = permalign("explain", tmp_path / "copy", "12 march 2021")
     assert result.exit_code == 1
     assert "model.safetensors" in result.output
