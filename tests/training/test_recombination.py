@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from tests.training.small_run import SILENT
 
@@ -104,15 +106,32 @@ def test_a_run_trains_on_recombined_pairs_by_the_derivations_of_a_first_model(tm
     assert first.read_options().training.recombine == 0
 
 
+def test_both_models_have_the_best_of_several_seeds(tmp_path, data_dir):
+    values = options(data_dir)
+    values["training"] |= {"restarts": 2, "restart_steps": 1, "restart_by": "loss", "log_every": 1}
+    train(values, tmp_path / "run", display=SILENT)
+    run = tmp_path / "run"
+    first = run / "attempts" / "without-recombination"
+    assert {path.name for path in (first / "attempts").iterdir()} == {"seed-0", "seed-1"}
+    assert {path.name for path in (run / "attempts").iterdir()} == {"seed-0", "seed-1", first.name}
+    for folder in (first, run):
+        losses = [_losses(folder / "attempts" / f"seed-{seed}")[1] for seed in (0, 1)]
+        assert RunDirectory(folder).facts()["chosen_seed"] == losses.index(min(losses))
+        # the seeds of the second model are tried on all of its pairs, also the new ones
+        assert _losses(folder)[1] == min(losses)
+
+
+def _losses(run):
+    """The training losses of a run by their steps."""
+    records = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return {record["step"]: record["loss"] for record in records if record["kind"] == "train"}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"model": {"head": {"kind": "ssnt"}}}, "needs? head.kind: segments"),
         ({"task": {"name": "arithmetic"}}, "the task arithmetic has no grammar"),
-        (
-            {"training": {"restarts": 2, "restart_steps": 3, "recombine": 5, "max_steps": 9}},
-            "cannot be combined",
-        ),
     ],
 )
 def test_options_that_recombination_does_not_fit_are_an_error(changes, words, data_dir):

@@ -194,6 +194,21 @@ def test_the_best_of_several_seeds_is_trained(tmp_path):
     ).read_bytes()
 
 
+def test_the_seed_with_the_lowest_training_loss_is_trained_if_asked_for(tmp_path):
+    values = options(
+        write_data(tmp_path), restarts=4, restart_steps=6, restart_by="loss", evaluate_every=3, stages=[]
+    )
+    train(values, tmp_path / "run", display=SILENT)
+    losses = []
+    for seed in range(4):
+        attempt = tmp_path / "run" / "attempts" / f"seed-{seed}"
+        records = [json.loads(line) for line in (attempt / "metrics.jsonl").read_text().splitlines()]
+        losses.append([record["loss"] for record in records if record["kind"] == "train"][-1])
+    facts = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert facts["chosen_seed"] == losses.index(min(losses))
+    assert facts["chosen_seed"] != losses.index(max(losses))
+
+
 def test_short_runs_that_try_seeds_are_summed_up_in_one_line(tmp_path):
     class Listening(Display):
         said: ClassVar[list[str]] = []

@@ -212,10 +212,14 @@ class TrainingOptions(Options):
     )
     restarts: Count = Field(
         1,
-        description="number of seeds to try for restart_steps each; the run is then trained with the seed that is best "
-        "on dev",
+        description="number of seeds to try for restart_steps each; the run is then trained with the best one",
     )
     restart_steps: PositiveInt | None = Field(None, description="number of steps of each restart")
+    restart_by: Literal["dev", "loss"] = Field(
+        "dev",
+        description="whether the best seed is the one with the best metric on dev, or the one with the lowest training "
+        "loss, averaged over the last log_every steps",
+    )
     recombine: NaturalInt = Field(
         0,
         description="number of additional training pairs that are made from parts of the given ones; the run then "
@@ -459,8 +463,6 @@ class RunOptions(Options):
                 "training.recombine cuts pairs by derivations, which need head.kind: segments with "
                 "reorderer.objective: exact. Change the model, or leave training.recombine out."
             )
-        if self.training.restarts > 1:
-            raise ConfigError("training.recombine and training.restarts cannot be combined. Set one of them.")
         if self.make_task().grammar is None:
             raise ConfigError(
                 f"training.recombine exchanges parts of the same type, but the task {self.task['name']} has no "
@@ -479,6 +481,7 @@ class RunOptions(Options):
             "max_epochs": None,
             "restarts": 1,
             "restart_steps": None,
+            "recombine": 0,
         }
         return [
             self.model_copy(

@@ -6,7 +6,7 @@ train({"task": {"name": "arithmetic"}, "training": {"max_steps": 1000}}, "runs/f
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ def train(
     overwrite: bool = False,
     display: Display | None = None,
     device: str | None = None,
+    extra: Sequence[Example] = (),
 ) -> Progress:
     """Train a model, and write the run (model, checkpoints, metrics, predictions) to a folder.
 
@@ -65,6 +66,7 @@ def train(
         overwrite: whether to delete an existing run in the folder.
         display: displays the progress; None for a progress bar or, if standard error is not a terminal, plain lines.
         device: the device, such as ``cpu`` or ``cuda:1``; None for the first GPU, or the CPU if there is none.
+        extra: examples to train on in addition to the training split; to resume the run, they have to be given again.
 
     Returns:
         The progress of the finished run.
@@ -86,16 +88,22 @@ def train(
     if accelerator.is_main_process:
         run.require_free(overwrite)
         require_installed(options.training.trackers)
-    setup = prepare(options)
+    setup = prepare(options, extra)
     with explain_full_disk(run), _locked(run, accelerator):
         if accelerator.is_main_process:
             run.create(options, overwrite, {CANDIDATES: to_try} if len(to_try) > 1 else None)
         accelerator.wait_for_everyone()
         with explain_lost_folder(run):
-            return _run_session(options, setup, run, accelerator, display)
+            return _run_session(options, setup, run, accelerator, display, extra)
 
 
-def resume(run_dir: str | Path, *, display: Display | None = None, device: str | None = None) -> Progress:
+def resume(
+    run_dir: str | Path,
+    *,
+    display: Display | None = None,
+    device: str | None = None,
+    extra: Sequence[Example] = (),
+) -> Progress:
     """Resume a run; on the same kind of device, the result is the same as without the interruption.
 
     See `train` for the arguments.
@@ -105,7 +113,7 @@ def resume(run_dir: str | Path, *, display: Display | None = None, device: str |
     options = run.read_options()
     accelerator = make_accelerator(options.training.precision or "fp32", device)
     with explain_full_disk(run), _locked(run, accelerator), explain_lost_folder(run):
-        return _run_session(options, prepare(options), run, accelerator, display)
+        return _run_session(options, prepare(options, extra), run, accelerator, display, extra)
 
 
 def _locked(run: RunDirectory, accelerator: Accelerator) -> AbstractContextManager[object]:
@@ -125,6 +133,7 @@ def _run_session(
     run: RunDirectory,
     accelerator: Accelerator,
     display: Display | None,
+    extra: Sequence[Example],
 ) -> Progress:
     speaks = accelerator.is_main_process and not run.is_attempt
     if speaks:
@@ -132,17 +141,18 @@ def _run_session(
             (display or default_display()).say(f"note: {note}")
     if candidates := run.candidates():
         options = _best_candidate(candidates, run, accelerator, display)
-        setup = prepare(options)
-    if options.training.restarts > 1:
-        options = options.with_seed(_best_seed(options, run, accelerator, display))
-        if accelerator.is_main_process:
-            run.note(chosen_seed=options.seed)
-        setup = prepare(options)
+        setup = prepare(options, extra)
     if options.training.recombine:
         pairs = _recombined_pairs(options, run, display)
         if accelerator.is_main_process:
             run.note(recombined_pairs=len(pairs))
-        setup = prepare(options, pairs)
+        extra = [*extra, *pairs]
+        setup = prepare(options, extra)
+    if options.training.restarts > 1:
+        options = options.with_seed(_best_seed(options, run, accelerator, display, extra))
+        if accelerator.is_main_process:
+            run.note(chosen_seed=options.seed)
+        setup = prepare(options, extra)
     if options.training.pretrain_reorderer:
         if accelerator.is_main_process:
             steps = options.training.pretrain_reorderer
@@ -165,11 +175,13 @@ def _run_session(
     return session.progress
 
 
-def _train_attempt(options: RunOptions, folder: Path, display: Display | None) -> Progress:
+def _train_attempt(
+    options: RunOptions, folder: Path, display: Display | None, extra: Sequence[Example] = ()
+) -> Progress:
     """Train a run inside another one; if the other one is resumed, it is resumed as well."""
     if (folder / "config.yaml").exists():
-        return resume(folder, display=display)
-    return train(options, folder, display=display)
+        return resume(folder, display=display, extra=extra)
+    return train(options, folder, display=display, extra=extra)
 
 
 def _best_candidate(
@@ -278,23 +290,31 @@ def _chance_warning(progress: Progress, metric: str, dev: str) -> str | None:
 
 
 def _best_seed(
-    options: RunOptions, run: RunDirectory, accelerator: Accelerator, display: Display | None
+    options: RunOptions,
+    run: RunDirectory,
+    accelerator: Accelerator,
+    display: Display | None,
+    extra: Sequence[Example],
 ) -> int:
-    """Train each seed for a few steps, as a run of its own, and return the best on dev; ties go to the lowest seed.
+    """Train each seed for a few steps, as a run of its own, and return the best one; ties go to the lowest seed.
 
     The run itself then starts from the beginning with that seed. So all state is in the folders of the attempts, and an
     interrupted run is resumed in the attempt that it had reached.
     """
+    training = options.training
+    by_loss = training.restart_by == "loss"
     scores: dict[int, float] = {}
     for attempt in options.attempts():
         if accelerator.is_main_process:
             (display or default_display()).say(f"trying seed {attempt.seed}")
-        progress = _train_attempt(attempt, run.attempts / f"seed-{attempt.seed}", display)
-        scores[attempt.seed] = -math.inf if progress.best is None else progress.best
-    best = max(scores, key=lambda seed: (scores[seed], -seed))
+        progress = _train_attempt(attempt, run.attempts / f"seed-{attempt.seed}", display, extra)
+        score = progress.recorded_loss if by_loss else progress.best
+        scores[attempt.seed] = score if score is not None else math.inf if by_loss else -math.inf
+    best = (min if by_loss else max)(scores, key=scores.__getitem__)
     if accelerator.is_main_process:
         listed = ", ".join(f"{score:.2f} with seed {seed}" for seed, score in scores.items())
         (display or default_display()).say(
-            f"after {options.training.restart_steps} steps, dev is {listed}; training starts with seed {best}"
+            f"after {training.restart_steps} steps, {'the training loss' if by_loss else 'dev'} is {listed}; training "
+            f"starts with seed {best}"
         )
     return best

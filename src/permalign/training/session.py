@@ -114,7 +114,7 @@ class Session:
                 "seconds": self._seconds(),
             }
             self._tracker.record(step, "train", numbers)
-            progress.loss, progress.recorded = 0.0, step
+            progress.loss, progress.recorded, progress.recorded_loss = 0.0, step, numbers["loss"]
 
     def evaluate(self) -> None:
         """Evaluate on dev in the main process, broadcast the metrics, and decide whether training stops."""

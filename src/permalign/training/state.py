@@ -55,6 +55,7 @@ class Progress:
         processor_seconds: the CPU time of the main process, summed over all sessions.
         loss: the sum of the training losses since the last record in the log.
         recorded: the step of the last record in the log.
+        recorded_loss: the mean training loss in that record; None before the first one.
         best: the highest dev metric so far.
         waited: the number of evaluations since the highest dev metric, as early stopping counts them.
         halvings: how often the schedule ``plateau`` has halved the learning rate.
@@ -68,6 +69,7 @@ class Progress:
     processor_seconds: float = 0.0
     loss: float = 0.0
     recorded: int = 0
+    recorded_loss: float | None = None
     best: float | None = None
     waited: int = 0
     halvings: int = 0
