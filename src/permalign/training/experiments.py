@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from permalign.errors import ConfigError, DataError, UsageError, excerpt, similar_path, unknown_name
+from permalign.files import read_limited_text
 from permalign.options.renames import EXPERIMENTS, log_translation, translate_options
 from permalign.options.run import RunOptions
 from permalign.yaml_files import YamlError, parse_yaml
 
 EXTENDS = "extends"
 MAX_EXTENDED = 20
+MAX_BYTES = 1_000_000
 
 
 class SettingError(ConfigError, UsageError):
@@ -189,8 +191,8 @@ def _read(file: Traversable | Path, folder: Path | None, extended_by: tuple[str,
     if len(extended_by) > MAX_EXTENDED:
         raise DataError(f"is extended through more than {MAX_EXTENDED} files. Merge some of them.", str(file))
     try:
-        values = parse_yaml(file.read_text(encoding="utf-8"))
-    except (YamlError, UnicodeDecodeError) as error:
+        values = parse_yaml(read_limited_text(file, MAX_BYTES))
+    except ValueError as error:
         raise DataError(f"is not YAML: {error}", str(file)) from None
     if not isinstance(values, dict):
         raise DataError("must contain a mapping from options to values, such as `seed: 1`.", str(file))
