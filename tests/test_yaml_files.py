@@ -22,6 +22,15 @@ WRONG = {
     "an object": "!!python/object/apply:os.system [ls]",
     "twice": "{a: 1, a: 2}",
     "two documents": "a: 1\n---\nb: 2",
+    "a word as a truth value": "!!bool ten",
+    "a word as a key that is a truth value": "{!!bool ten: 1}",
+    "a sign as a number": "!!int +",
+    "nothing as a number": "!!float ''",
+    "a list as a mapping": "!!map [a, b]",
+    "a list of lists as a mapping": "!!map [[a, b]]",
+    "a word as a mapping": "!!map ab",
+    "a long time": "1:" + "10:" * 3_000 + "10",
+    "a long binary number": "-0b" + "1" * 100_000,
 }
 
 
@@ -39,9 +48,9 @@ def test_every_wrong_text_has_a_message_of_one_line(text, tmp_path):
         parse_setting(f"training.max_steps={text}")
 
 
-@pytest.mark.parametrize("number", ["9" * 6_000, "0x_", "!!int ten"])
+@pytest.mark.parametrize("number", ["9" * 6_000, "0x_", "!!int ten", "!!float ten"])
 def test_a_number_that_cannot_be_read_is_named_with_its_line(number):
-    value = number.removeprefix("!!int ")[:70]
+    value = number.split()[-1][:70]
     with pytest.raises(YamlError, match=rf"{value}.*' is not a number that can be read .*line 2") as caught:
         parse_yaml(f"name: arithmetic\ndepth: {number}")
     assert "sys." not in str(caught.value)

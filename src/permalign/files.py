@@ -13,7 +13,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources.abc import Traversable
 from pathlib import Path, PurePath
+from typing import Any
 
 from permalign.errors import DataError, PermalignError, excerpt
 
@@ -22,6 +24,9 @@ PARTIAL = ".partial"
 
 CHECKSUMS = "checksums.json"
 """The file that holds the checksums of the other files of its folder."""
+
+MAX_JSON_BYTES = 64 * 2**20
+"""The size up to which JSON files are read; the vocabularies and configs of large models have a few megabytes."""
 
 _LOCKS_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
@@ -162,6 +167,28 @@ def has_checksums(folder: Path, checksums: Mapping[str, str]) -> bool:
         return False
 
 
+def read_limited_text(path: Path | Traversable, max_bytes: int) -> str:
+    """Read a text file in UTF-8, unless it is so large that reading it would take all memory.
+
+    Raises:
+        ValueError: the file is larger, or not UTF-8.
+    """
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"it has more than {max_bytes:,} bytes")
+    return content.decode("utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of at most `MAX_JSON_BYTES`.
+
+    Raises:
+        ValueError: the file is larger, or not JSON.
+    """
+    return json.loads(read_limited_text(path, MAX_JSON_BYTES))
+
+
 def _describe_checksums(checksums: Mapping[str, str | None]) -> str:
     record = {"format": "permalign checksums", "sha256": dict(sorted(checksums.items()))}
     return json.dumps(record, indent=2) + "\n"
@@ -177,7 +204,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
     if not os.path.lexists(path):
         return {}
     try:
-        checksums = json.loads(path.read_text(encoding="utf-8"))["sha256"] if path.is_file() else None
+        checksums = read_json(path)["sha256"] if path.is_file() else None
     except FileNotFoundError:  # another process has just removed it, as `mirror_folder` does
         return {}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):

@@ -49,7 +49,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """
     try:
         return load_file(path)
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, MemoryError) as error:
         raise DataError(f"is not a safetensors file ({error}).", path) from None
 
 
@@ -62,5 +62,5 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     try:
         with safe_open(path, framework="pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, MemoryError) as error:
         raise DataError(f"is not a safetensors file ({error}).", path) from None

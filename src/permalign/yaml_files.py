@@ -12,7 +12,11 @@ MAX_DEPTH = 50
 MAX_VALUES = 10_000
 """How many values a text may stand for once its aliases (``*name``) are replaced by what they refer to."""
 
+MAX_DIGITS = 4_000
+"""How many characters a number may have; Python would refuse more than 4,300 digits."""
+
 _PREFIX = "tag:yaml.org,2002:"
+_NUMBERS_AND_TRUTH_VALUES = {"int": "number", "float": "number", "bool": "truth value"}
 _TAGS = {_PREFIX + name for name in ("str", "int", "float", "bool", "null", "seq", "map")}
 
 
@@ -21,7 +25,10 @@ class YamlError(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads dates as text, and refuses mappings that have a key twice or a key that is a list or mapping."""
+    """Reads dates as text, and refuses mappings that have a key twice or a key that is a list or mapping.
+
+    It also refuses values that are not what their tag says, such as ``!!bool ten``.
+    """
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _PREFIX + "timestamp"]
@@ -29,6 +36,8 @@ class _Loader(yaml.SafeLoader):
     }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            raise yaml.constructor.ConstructorError(None, None, "expected a mapping", node.start_mark)
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -43,16 +52,24 @@ class _Loader(yaml.SafeLoader):
             seen.add(name)
         return super().construct_mapping(node, deep)
 
-    def construct_number(self, node: yaml.ScalarNode) -> int:
+    def construct_number_or_truth_value(self, node: yaml.ScalarNode) -> bool | int | float:
+        kind = node.tag.removeprefix(_PREFIX)
         try:
-            return self.construct_yaml_int(node)
-        except ValueError:
+            if len(node.value) > MAX_DIGITS:
+                raise ValueError
+            value: bool | int | float = yaml.SafeLoader.yaml_constructors[node.tag](self, node)
+        except (ValueError, LookupError, OverflowError):
             raise yaml.constructor.ConstructorError(
-                None, None, f"{shorten(node.value)!r} is not a number that can be read", node.start_mark
+                None,
+                None,
+                f"{shorten(node.value)!r} is not a {_NUMBERS_AND_TRUTH_VALUES[kind]} that can be read",
+                node.start_mark,
             ) from None
+        return value
 
 
-_Loader.add_constructor(_PREFIX + "int", _Loader.construct_number)
+for _kind in _NUMBERS_AND_TRUTH_VALUES:
+    _Loader.add_constructor(_PREFIX + _kind, _Loader.construct_number_or_truth_value)
 
 
 def parse_yaml(text: str) -> Any:

@@ -1,7 +1,10 @@
 """The entry point: Ctrl-C before a command begins, and options spelled as in a config."""
 
 import signal
+import subprocess
+import sys
 from errno import EACCES, EROFS
+from pathlib import Path
 
 import pytest
 import typer
@@ -49,6 +52,15 @@ def test_another_error_before_a_command_begins_is_not_an_interruption(monkeypatc
     monkeypatch.setattr(cli, "use_passive_threads", fail)
     with pytest.raises(RecursionError):
         cli.main()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"], ["models"]])
+def test_output_that_cannot_be_written_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "permalign.cli", *arguments]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "permalign: standard output: No space left on device\n")
 
 
 def test_options_may_be_spelled_with_underscores_as_in_a_config(tmp_path):

@@ -108,6 +108,17 @@ def test_sizes_are_compared_before_memory_is_taken(folder, option, value):
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize(
+    ("part", "option"), [("head", "max_segment_length"), ("reorderer", "num_iterations")]
+)
+def test_sizes_that_no_weight_has_are_bounded(folder, part, option):
+    change_config(folder, lambda record: record["options"][part].update({option: 2 * 10**9}))
+    with pytest.raises(
+        ConfigError, match=rf"{option} is 2000000000: input should be less than or equal to 1000"
+    ):
+        load_model(folder)
+
+
 def test_a_million_members_are_refused(folder):
     change_config(folder, lambda record: record.update(kind="Ensemble", members=[record["options"]] * 1001))
     with pytest.raises(DataError, match="describes 1001 members, but an ensemble has at most 1000"):
@@ -200,6 +211,16 @@ def refused(folder):
 linux = pytest.mark.skipif(
     not Path("/proc/self/statm").exists(), reason="limits of memory are those of Linux"
 )
+
+
+@linux
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("name", [*FILES, "checksums.json"])
+def test_files_that_are_larger_than_all_memory(folder, name):
+    (folder / "checksums.json").unlink()
+    with (folder / name).open("wb") as file:
+        file.truncate(2**36)  # only a size: no disk space is taken
+    assert name in refused(folder)
 
 
 @linux

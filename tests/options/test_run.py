@@ -128,6 +128,28 @@ def test_files_that_do_not_contain_options_are_errors(tmp_path, text, message):
         load_experiment(str(tmp_path / "self.yaml"))
 
 
+def test_a_long_chain_of_files_is_refused(tmp_path):
+    for number in range(1_000):
+        (tmp_path / f"{number}.yaml").write_text(f"extends: {number + 1}.yaml\n")
+    (tmp_path / "1000.yaml").write_text("seed: 1\n")
+    with pytest.raises(DataError, match=r"is extended through more than 20 files\. Merge some of them\."):
+        load_experiment(str(tmp_path / "0.yaml"))
+    assert load_values(str(tmp_path / "980.yaml")) == {"seed": 1}
+
+
+@pytest.mark.parametrize("text", ["5", "{source: 5}"])
+def test_wrong_options_of_text_are_named_when_the_task_is_replaced(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"task: {{name: arithmetic}}\ntext: {text}\n")
+    with pytest.raises(ConfigError, match=r"text\S* is 5, but must be a mapping"):
+        load_experiment(str(path), ["task.name=scan-sp"])
+
+
+def test_a_folder_is_not_an_experiment(tmp_path):
+    with pytest.raises(DataError, match=r"is not a file; expected a YAML file with options\."):
+        load_experiment(str(tmp_path))
+
+
 def test_the_nearest_name_is_suggested_for_an_unknown_experiment():
     with pytest.raises(ConfigError, match="did you mean 'arithmetic/soft'"):
         load_experiment("arithmetic/sotf")

@@ -28,6 +28,7 @@ REFUSED = (PermalignError, ValueError)
 SCRAPS = [
     b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\xe2\x80\xae", b"\x1b[2J", b"\r\n", b"\n", b"\t", b" ", b"{", b"}", b"[",
     b"]", b"(", b")", b",", b":", b'"', b"'", b"&a ", b"*a ", b"!!python/object/apply:os.system ", b"<<: ", b"---\n",
+    b"!!bool ", b"!!int ", b"!!float ", b"!!map ", b"!!seq ", b"text: ",
     b"- ", b"? ", b"1e999", b"-0", b"9" * 400, b"NaN", b"null", b"model", b"training", b"task", b"seed", b"extends",
     b"../../../etc/passwd", b"/dev/zero", b"source", b"target", b"output", b"id", b"correct", b"score", b"tokens",
     b"answer(", b"state(", b"stateid('", b"+", b"*", b"__metadata__", b"data_offsets", b"shape", b"dtype", b"F32",

@@ -36,3 +36,22 @@ def test_ten_thousand_levels_are_read_or_refused(reader, tmp_path):
 )
 def test_what_is_deep_and_right_is_read_or_refused(reader, text, tmp_path):
     assert len(read_hostile(reader, text.encode(), tmp_path)) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("reader", "text"),
+    [
+        ("configs", "seed: 1"),
+        ("model configs", '{"format": "permalign model"}'),
+        ("checksums", '{"sha256": {}}'),
+        ("vocabularies", '{"format": "permalign vocabulary", "version": 1, "content": []}'),
+    ],
+)
+def test_files_much_larger_than_they_can_be_are_not_read(reader, text, tmp_path, monkeypatch):
+    content = b"\n" * 2_000 + text.encode()
+    before = read_hostile(reader, content, tmp_path)
+    monkeypatch.setattr("permalign.files.MAX_JSON_BYTES", 1_000)
+    monkeypatch.setattr("permalign.training.experiments.MAX_BYTES", 1_000)
+    after = read_hostile(reader, content, tmp_path)
+    assert after != before
+    assert "more than 1,000 bytes" in after or "does not hold checksums" in after

@@ -68,6 +68,11 @@ def _report_wrong_usage() -> Iterator[None]:
             raise
         echo(f"permalign: {_describe_usage_error(error)}", err=True)
         raise typer.Exit(error.exit_code) from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # of the help or the version; commands report their own errors
+        _report_os_error(error)
+        raise typer.Exit(1) from None
 
 
 def _describe_usage_error(error: Any) -> str:
@@ -116,10 +121,14 @@ def report_errors(extra: str = "training") -> Iterator[None]:
         _discard_pending_output()
         raise typer.Exit(BROKEN_PIPE) from None
     except OSError as error:
-        _discard_pending_output()
-        hint = NOT_WRITABLE if _could_not_be_written(error) else ""
-        echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}{hint}", err=True)
+        _report_os_error(error)
         raise typer.Exit(1) from None
+
+
+def _report_os_error(error: OSError) -> None:
+    _discard_pending_output()
+    hint = NOT_WRITABLE if _could_not_be_written(error) else ""
+    echo(f"permalign: {error.filename or 'standard output'}: {error.strerror}{hint}", err=True)
 
 
 def _could_not_be_written(error: OSError) -> bool:

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from permalign.encoders.huggingface import HuggingFaceEncoder
 from permalign.errors import DataError, PermalignError, excerpt, shorten
-from permalign.files import CHECKSUMS, read_checksums, record_checksums, require_unchanged, write_text
+from permalign.files import (
+    CHECKSUMS,
+    read_checksums,
+    read_json,
+    record_checksums,
+    require_unchanged,
+    write_text,
+)
 from permalign.hub import hub_has_address
 from permalign.options.base import MAX_COUNT
 from permalign.options.model import ModelOptions
@@ -244,7 +251,7 @@ def _locate(name: str, file: str, hub: Mapping[str, Any]) -> Path:
 def _read_config(path: Path) -> tuple[str, list[ModelOptions]]:
     """The kind of a model, and the options of its members or of the only one."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
     except (ValueError, RecursionError) as error:
         raise DataError(f"is not JSON ({error}).", path) from None
     except OSError as error:

@@ -130,7 +130,7 @@ class ReordererOptions(PartOptions):
     label_init_std: float = Field(
         0.5, gt=0.0, description="standard deviation of the initial label weights (labelled)"
     )
-    num_iterations: PositiveInt = Field(32, description="number of row and column normalisations (sinkhorn)")
+    num_iterations: Count = Field(32, description="number of row and column normalisations (sinkhorn)")
     hungarian: bool = Field(
         False,
         description="whether to use the best one-to-one matching at test time instead of the relaxed one (sinkhorn)",
@@ -229,7 +229,7 @@ class HeadOptions(PartOptions):
         "has seen the whole sentence; if false, the end cell only ends the output, and every word is aligned to a "
         "source word (ssnt)",
     )
-    max_segment_length: PositiveInt = Field(
+    max_segment_length: Count = Field(
         4, description="maximum number of output words that one source word may generate (swan, segments)"
     )
     history: Literal["segment", "output"] = Field(

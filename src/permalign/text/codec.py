@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from permalign.errors import DataError
-from permalign.files import write_text
+from permalign.errors import DataError, excerpt
+from permalign.files import read_json, write_text
 
 PADDING, UNKNOWN, BEGIN, END = SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 PADDING_ID, UNKNOWN_ID, BEGIN_ID, END_ID = range(len(SPECIALS))
@@ -118,7 +118,7 @@ def write_codec(path: str | Path, kind: str, content: object) -> None:
 def read_codec(path: str | Path, *kinds: str) -> tuple[str, object]:
     """Read a codec's JSON file, which must be of one of the given kinds; returns its kind and content."""
     try:
-        record = json.loads(Path(path).read_text(encoding="utf-8"))
+        record = read_json(Path(path))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror}).", path) from None
     except (ValueError, RecursionError) as error:
@@ -129,5 +129,5 @@ def read_codec(path: str | Path, *kinds: str) -> tuple[str, object]:
         raise DataError(f"is not a {' or '.join(kinds)} that permalign saved.", path)
     version = record.get("version")
     if version != FORMAT_VERSION:
-        raise DataError(f"has version {version!r} of the format; expected {FORMAT_VERSION}.", path)
+        raise DataError(f"has version {excerpt(version)} of the format; expected {FORMAT_VERSION}.", path)
     return kind, record.get("content")

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from permalign.errors import ConfigError, DataError, UsageError, excerpt, similar_path, unknown_name
+from permalign.files import read_limited_text
 from permalign.options.renames import EXPERIMENTS, log_translation, translate_options
 from permalign.options.run import RunOptions
 from permalign.yaml_files import YamlError, parse_yaml
 
 EXTENDS = "extends"
+MAX_EXTENDED = 20
+MAX_BYTES = 1_000_000
 
 
 class SettingError(ConfigError, UsageError):
@@ -150,8 +153,11 @@ def with_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         and new.get("name", task.get("name")) != task.get("name")
     ):
         values = {name: value for name, value in values.items() if name not in ("task", "train", "dev")}
-        source = values.get("text", {}).get("source", {})
-        if source.get("link_entities"):  # the entities are those of the former task
+        text = values.get("text")
+        source = text.get("source") if isinstance(text, Mapping) else None
+        if isinstance(source, Mapping) and source.get(
+            "link_entities"
+        ):  # the entities are those of the former task
             values = merged(values, {"text": {"source": {"link_entities": False}}})
     return merged(values, changes)
 
@@ -169,6 +175,8 @@ def _find(name: str, folder: Path | None = None) -> tuple[Traversable | Path, Pa
     if not name.startswith((".", "/")) and shipped.is_file():
         return shipped, None
     if name.startswith((".", "/", "~")) or path.suffix:
+        if path.exists():
+            raise DataError("is not a file; expected a YAML file with options.", path)
         raise DataError(f"there is no such file.{similar_path(path)}", path)
     if name in EXPERIMENTS:
         raise ConfigError(f"unknown experiment {name!r}; did you mean {EXPERIMENTS[name]!r}?")
@@ -180,9 +188,11 @@ def _find(name: str, folder: Path | None = None) -> tuple[Traversable | Path, Pa
 def _read(file: Traversable | Path, folder: Path | None, extended_by: tuple[str, ...]) -> dict[str, Any]:
     if str(file) in extended_by:
         raise DataError(f"extends itself, through {' and '.join(extended_by)}.", str(file))
+    if len(extended_by) > MAX_EXTENDED:
+        raise DataError(f"is extended through more than {MAX_EXTENDED} files. Merge some of them.", str(file))
     try:
-        values = parse_yaml(file.read_text(encoding="utf-8"))
-    except (YamlError, UnicodeDecodeError) as error:
+        values = parse_yaml(read_limited_text(file, MAX_BYTES))
+    except ValueError as error:
         raise DataError(f"is not YAML: {error}", str(file)) from None
     if not isinstance(values, dict):
         raise DataError("must contain a mapping from options to values, such as `seed: 1`.", str(file))

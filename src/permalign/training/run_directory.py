@@ -29,6 +29,7 @@ from permalign.files import (
     has_checksums,
     mirror_folder,
     read_checksums,
+    read_json,
     record_checksums,
     require_unchanged,
     restore_files,
@@ -221,7 +222,7 @@ class RunDirectory:
 
     def _card(self, scores: Mapping[str, Mapping[str, float]]) -> str:
         try:
-            known = json.loads((self.path / ENVIRONMENT).read_text(encoding="utf-8"))
+            known = read_json(self.path / ENVIRONMENT)
         except (OSError, ValueError):
             known = {}
         return model_card(self.read_options(), known, scores)

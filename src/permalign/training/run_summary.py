@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from permalign.errors import DataError, PermalignError, excerpt
+from permalign.files import read_json
 from permalign.training.experiments import load_values
 
 CONFIG, ENVIRONMENT, METRICS = "config.yaml", "environment.json", "metrics.jsonl"
@@ -98,7 +99,7 @@ def summarise(folder: str | Path) -> RunSummary:
 def read_facts(folder: Path) -> dict[str, Any]:
     """What environment.json says about a run; nothing if it is missing or damaged."""
     try:
-        known = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        known = read_json(folder / ENVIRONMENT)
     except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}

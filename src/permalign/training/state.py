@@ -24,6 +24,7 @@ from permalign.errors import DataError
 from permalign.files import (
     PARTIAL,
     atomic_folder,
+    read_json,
     record_checksums,
     remove_folder,
     require_unchanged,
@@ -129,7 +130,7 @@ class TrainingState:
         if state is None:
             return Progress()
         with _broken_state_error(state):
-            record = json.loads((state / STATE).read_text(encoding="utf-8"))
+            record = read_json(state / STATE)
             before = record.get("conditions", self.conditions.record())  # early versions did not save them
             differences = ResumeConditions.parse(before).differences(self.conditions)
         if differences:
@@ -212,7 +213,7 @@ def read_progress(state: Path) -> Progress:
     """The progress of a run when a state was saved."""
     with _broken_state_error(state):
         require_unchanged(state, [STATE])
-        progress = json.loads((state / STATE).read_text(encoding="utf-8"))["progress"]
+        progress = read_json(state / STATE)["progress"]
         kept = [(int(step), float(score)) for step, score in progress.pop("kept")]
         return Progress(**progress, kept=kept)
 
@@ -221,7 +222,7 @@ def read_kept_checksums(state: Path) -> Checksums:
     """The checksums of the files of all kept checkpoints, by the names of their folders, when a state was saved."""
     with _broken_state_error(state):
         require_unchanged(state, [STATE])
-        record = json.loads((state / STATE).read_text(encoding="utf-8"))
+        record = read_json(state / STATE)
         known = record.get("checkpoints", {})  # early versions did not save them
         return {str(name): dict(checksums) for name, checksums in known.items()}
 

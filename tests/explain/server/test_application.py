@@ -115,6 +115,21 @@ def test_what_is_not_a_request_is_refused(client, body):
     assert answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("operation", "fields"),
+    [
+        ("explain", {"sentence": "\ud800"}),
+        ("explain", {"sentence": "a", "target": "\udfff b"}),
+        ("predict", {"sentences": ["a", "\ud800"]}),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_named(client, operation, fields):
+    body = json.dumps({"run": "exact", **fields})  # with escapes, which httpx would not write
+    answer = client.post(f"/api/{operation}", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert "has half of a surrogate pair (\\ud...), which is not valid text" in answer.json()["error"]
+
+
 def test_large_bodies_without_a_declared_length_are_refused(client):
     body = (b"x" * 1000 for _ in range(100))
     answer = client.post("/api/explain", content=body, headers={"content-type": "application/json"})

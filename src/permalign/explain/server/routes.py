@@ -152,10 +152,14 @@ def _check_explain_request(request: ExplainRequest, limits: Limits) -> None:
 
 
 def _check_length(name: str, text: str, limits: Limits) -> None:
-    """Raise a `RequestError` if a text is empty or too long."""
+    """Raise a `RequestError` if a text is empty or too long, or cannot be written in an answer."""
     if len(text) > limits.max_characters:
         raise RequestError(
             f"the {name} has {len(text):,} characters, but at most {limits.max_characters:,} are allowed. Shorten it."
+        )
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise RequestError(
+            f"the {name} has half of a surrogate pair (\\ud...), which is not valid text. Remove it."
         )
     length = len(text.split())
     if length == 0:
