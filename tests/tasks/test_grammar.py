@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.tasks.programs import TOY, all_readings, preferred, programs, strings
 
 from permalign.tasks.geoquery import signatures
-from permalign.tasks.grammar import END, Grammar, GrammarError, Rule
+from permalign.tasks.grammar import END, MAX_TOKENS, Grammar, GrammarError, Rule
 from permalign.tasks.grammar_of_programs import restrict_to_programs
 from permalign.tasks.program import Program, from_preorder
 from permalign.tasks.registry import get_task
@@ -186,6 +186,27 @@ def test_deep_nesting_is_read_back():
     grammar = Grammar(signatures.ANSWERS, signatures.rules(), optional=["all"])
     tokens = ["exclude"] * 60 + ["state"] * 61
     assert grammar.linearize(grammar.read(tokens)) == tokens
+
+
+def test_programs_that_take_long_to_read_are_refused():
+    grammar = GRAMMARS["geoquery"]
+    longest = ["exclude"] * (MAX_TOKENS // 2 - 1) + ["state"] * (MAX_TOKENS // 2)
+    assert grammar.linearize(grammar.read(longest)) == longest
+    for read in (grammar.read, grammar.state, grammar.follow):
+        with pytest.raises(GrammarError, match=f"there are 20001 tokens; a program has at most {MAX_TOKENS}"):
+            read(["exclude"] * 10_000 + ["state"] * 10_001)
+
+
+def test_states_know_what_may_follow_however_many_types_are_pending():
+    state = GRAMMARS["geoquery"].initial
+    for _ in range(1_100):
+        state = state.advance("exclude")
+    assert state.shortest == 1_101
+    assert "state" in state.allowed_exactly(1_101)
+    assert "exclude" not in state.allowed_exactly(1_101)
+    for _ in range(1_101):
+        state = state.advance("state")
+    assert state.complete
 
 
 def outputs_of_length(grammar, length):

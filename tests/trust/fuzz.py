@@ -26,6 +26,8 @@ SEEDS = [
     b'{"format": "permalign checksums", "sha256": {"config.json": "00"}}',
     b"answer(state(loc_2(stateid('texas'))))",
     b"f ( a , g ( b ) )",
+    b"largest exclude state next_to_2 stateid_ENTITY",
+    b"and jump twice walk",
     b"((1+2)*3)",
     b'@\0\0\0\0\0\0\0{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}          \0\0\0\0',
 ]

@@ -14,8 +14,10 @@ from permalign.options.run import RunOptions
 from permalign.tasks.expressions import read_infix
 from permalign.tasks.file_readers import read_table, read_text
 from permalign.tasks.geoquery.funql import read_funql
+from permalign.tasks.geoquery.signatures import program_grammar as geoquery_grammar
 from permalign.tasks.program import read_bracketed
 from permalign.tasks.record_files import read_records
+from permalign.tasks.scan_language import program_grammar as scan_grammar
 from permalign.tensor_files import read_shapes, read_tensors
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_experiment
@@ -31,7 +33,8 @@ SCRAPS = [
     b"!!bool ", b"!!int ", b"!!float ", b"!!map ", b"!!seq ", b"text: ",
     b"- ", b"? ", b"1e999", b"-0", b"9" * 400, b"NaN", b"null", b"model", b"training", b"task", b"seed", b"extends",
     b"../../../etc/passwd", b"/dev/zero", b"source", b"target", b"output", b"id", b"correct", b"score", b"tokens",
-    b"answer(", b"state(", b"stateid('", b"+", b"*", b"__metadata__", b"data_offsets", b"shape", b"dtype", b"F32",
+    b"answer(", b"state(", b"stateid('", b"exclude ", b"state ", b"jump ", b"twice ", b"+", b"*", b"__metadata__",
+    b"data_offsets", b"shape", b"dtype", b"F32",
     b"step", b"kind", b"dev", b"format", b"permalign model", b"version", b"options", b"members", b"plugins", b"sha256",
     b"\x08\0\0\0\0\0\0\0", b"\xff\xff\xff\xff\xff\xff\xff\x7f",
 ]  # fmt: skip
@@ -87,6 +90,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "FunQL": lambda path: read_funql(text_of(path)),
     "programs": lambda path: read_bracketed(text_of(path).split()),
     "arithmetic": lambda path: read_infix(text_of(path)),
+    "GeoQuery": lambda path: geoquery_grammar().read(text_of(path).split()),
+    "SCAN": lambda path: scan_grammar().read(text_of(path).split()),
 }
 
 

@@ -32,6 +32,8 @@ def test_ten_thousand_levels_are_read_or_refused(reader, tmp_path):
         ("FunQL", "state(" * 10_000 + "all" + ")" * 10_000),
         ("arithmetic", "(" * 10_000 + "1" + "+1)" * 10_000),
         ("programs", "f ( " * 10_000 + "x" + " )" * 10_000),
+        ("GeoQuery", "exclude " * 10_000 + "state " * 10_001),
+        ("SCAN", "and " * 10_000 + "jump " * 10_001),
     ],
 )
 def test_what_is_deep_and_right_is_read_or_refused(reader, text, tmp_path):

@@ -24,6 +24,9 @@ from typing import Final, NamedTuple
 from permalign.errors import excerpt
 from permalign.tasks.program import Program, from_preorder
 
+MAX_TOKENS = 250
+"""How many tokens a program may have, so that parsing takes no more than about a second."""
+
 END: Final = "</s>"
 """The token that stands for the end of the program among the tokens that may follow."""
 
@@ -60,7 +63,7 @@ class State:
         self._branches = branches  # for each type that may come next, the state after it
         self._next: dict[str, State] = {}
         self._cost: dict[str, int] | None = None
-        self._length_bits: tuple[int, int] | None = None  # the limit, and the lengths up to it as a bit mask
+        self._length_limit, self._known_lengths = -1, 0  # the lengths up to a limit, as a bit mask
         skippable = [state for kind, state in branches.items() if kind in grammar._skippable]
         # Where a constant that may be left out is expected, the tokens after it are allowed as well.
         self._alternatives: tuple[State, ...] = (
@@ -114,13 +117,23 @@ class State:
 
     def _lengths(self, limit: int) -> int:
         """A bit mask: bit n is set if the program can be completed in n more tokens, for n up to ``limit`` or more."""
-        if self._length_bits is None or self._length_bits[0] < limit:
-            limit = max(limit, 32)
-            self._length_bits = limit, int(self._finished)
-            for kind, state in self._branches.items():
-                lengths = _sums(self._grammar._lengths_of(kind, limit), state._lengths(limit), limit)
-                self._length_bits = limit, self._length_bits[1] | lengths
-        return self._length_bits[1]
+        limit = max(limit, 32)
+        waiting = [self]
+        while waiting:  # not recursive, because as many states may follow one another as a program has tokens
+            state = waiting[-1]
+            if state._knows_lengths(limit):
+                waiting.pop()
+            elif missing := [one for one in state._branches.values() if not one._knows_lengths(limit)]:
+                waiting += missing
+            else:
+                bits = int(state._finished)
+                for kind, one in state._branches.items():
+                    bits |= _sums(state._grammar._lengths_of(kind, limit), one._known_lengths, limit)
+                state._length_limit, state._known_lengths = limit, bits
+        return self._known_lengths
+
+    def _knows_lengths(self, limit: int) -> bool:
+        return self._length_limit >= limit
 
 
 class Grammar:
@@ -196,7 +209,12 @@ class Grammar:
         return self.state(prefix).allowed
 
     def state(self, prefix: Sequence[str]) -> State:
-        """The state after some tokens; raises a `GrammarError` that gives the first token that is not allowed."""
+        """The state after some tokens; raises a `GrammarError` that gives the first token that is not allowed.
+
+        The same error is raised for more than `MAX_TOKENS` tokens.
+        """
+        if len(prefix) > MAX_TOKENS:
+            raise GrammarError(f"there are {len(prefix)} tokens; a program has at most {MAX_TOKENS}.")
         state = self.initial
         for position, token in enumerate(prefix, start=1):
             try:
@@ -294,13 +312,21 @@ class Grammar:
 
     def _union(self, first: State, second: State) -> State:
         """The state in which everything may follow that may follow in one of the two states."""
-        if first is second:
-            return first
-        if (first, second) not in self._unions:
-            branches = dict(first._branches)
-            for kind, state in second._branches.items():
-                branches[kind] = self._union(branches[kind], state) if kind in branches else state
-            self._unions[first, second] = self._state(first._finished or second._finished, branches)
+        waiting = [(first, second)]
+        while waiting:  # not recursive, because as many states may follow one another as a program has tokens
+            one, other = waiting[-1]
+            common = one._branches.keys() & other._branches.keys()
+            pairs = {kind: (one._branches[kind], other._branches[kind]) for kind in common}
+            if (one, other) in self._unions:
+                waiting.pop()
+            elif one is other:
+                self._unions[one, other] = one
+            elif missing := [pair for pair in pairs.values() if pair not in self._unions]:
+                waiting += missing
+            else:
+                merged = {kind: self._unions[pair] for kind, pair in pairs.items()}
+                branches = {**one._branches, **other._branches, **merged}
+                self._unions[one, other] = self._state(one._finished or other._finished, branches)
         return self._unions[first, second]
 
     def _state(self, finished: bool, branches: dict[str, State]) -> State:
