@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)  ## train a model on arithmetic, test it, and draw how it reads an expression
-	@$(BIN)/python -m permalign.demo
+	@$(BIN)/permalign demo
 
 models: $(READY)  ## train the small models that come with the package again
 	$(BIN)/python -m permalign.reproduction.bundle

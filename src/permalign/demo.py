@@ -78,7 +78,3 @@ def show(run: Path | None = None) -> None:
     with TemporaryDirectory() as folder:
         for line in demonstrate(run or Path(folder) / "run"):
             print(line, flush=True)
-
-
-if __name__ == "__main__":
-    show()

@@ -350,14 +350,15 @@ _PARSERS = (
     *(
         System(
             _row(
-                f"linked-recombined-hidden{key}",
-                f"Exact transduction, constrained{title}, entities linked, recombination, word dropout",
+                f"linked-recombined-restarted{key}",
+                f"Exact transduction, constrained{title}, entities linked, recombination, word dropout, best of four "
+                "seeds",
                 _NAMES,
                 *given,
             ),
             "exact-window",
             {
-                language: LINKED + names + FORTY_EPOCHS + RECOMBINED + WORD_DROPOUT
+                language: LINKED + names + FORTY_EPOCHS + RECOMBINED + WORD_DROPOUT + FOUR_SEEDS
                 for language, names in NAMES.items()
             },
             evaluation=evaluation,
