@@ -11,35 +11,30 @@ _TRAINING: dict[str, Any] = {"grammar": "training", "beam": 5}
 _GENERALIZED: dict[str, Any] = {"grammar": "generalized", "beam": 5}
 _RECOMBINED = ("training.recombine=500",)
 _FOUR_SEEDS = ("training.restarts=4", "training.restart_steps=300", "training.restart_by=loss")
-_OURS = (
-    *_LINKED,
-    "training.max_epochs=40",
-    *_RECOMBINED,
-    "model.head.word_dropout=0.1",
-    *_FOUR_SEEDS,
-)
-_OUR_TITLE = "Exact transduction, entities linked, recombination, word dropout, best of four seeds"
+_OURS = (*_LINKED, "training.max_epochs=40", *_RECOMBINED, *_FOUR_SEEDS)
+_WORD_DROPOUT = ("model.head.word_dropout=0.1",)
 _PRETRAINED_TITLE = "Exact transduction, pretrained MiniLM, recombination"
 
 _SYSTEMS = (
     System(Row("seq2seq-linked", "Seq2Seq, entities linked", baseline=True), "seq2seq", _LINKED),
     System(Row("ssnt-linked", "SSNT, entities linked", baseline=True), "ssnt", _LINKED),
-    System(
-        Row("linked-recombined-restarted", f"{_OUR_TITLE}, constrained", ours=True),
-        "exact-window",
-        _OURS,
-        evaluation=_TRAINING,
-    ),
-    System(
-        Row(
-            "linked-recombined-restarted-generalized",
-            f"{_OUR_TITLE}, constrained (generalized grammar)",
-            ours=True,
-            given="generalized types",
-        ),
-        "exact-window",
-        _OURS,
-        evaluation=_GENERALIZED,
+    *(
+        System(
+            Row(
+                f"linked-recombined{key}-restarted{suffix}",
+                f"Exact transduction, entities linked, recombination{title}, best of four seeds, constrained{ending}",
+                ours=True,
+                given=given,
+            ),
+            "exact-window",
+            _OURS + settings,
+            evaluation=evaluation,
+        )
+        for key, title, settings in (("", "", ()), ("-hidden", ", word dropout", _WORD_DROPOUT))
+        for suffix, ending, evaluation, given in (
+            ("", "", _TRAINING, ""),
+            ("-generalized", " (generalized grammar)", _GENERALIZED, "generalized types"),
+        )
     ),
     System(
         Row(

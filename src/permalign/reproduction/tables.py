@@ -350,20 +350,18 @@ _PARSERS = (
     *(
         System(
             _row(
-                f"linked-recombined-restarted{key}",
-                f"Exact transduction, constrained{title}, entities linked, recombination, word dropout, best of four "
-                "seeds",
+                f"linked-recombined{key}-restarted{suffix}",
+                f"Exact transduction, constrained{ending}, entities linked, recombination{title}, best of four seeds",
                 _NAMES,
                 *given,
             ),
             "exact-window",
-            {
-                language: LINKED + names + FORTY_EPOCHS + RECOMBINED + WORD_DROPOUT + FOUR_SEEDS
-                for language, names in NAMES.items()
-            },
+            LINKED + FORTY_EPOCHS + RECOMBINED + settings + FOUR_SEEDS,
             evaluation=evaluation,
+            columns=ENGLISH,
         )
-        for key, title, evaluation, given in (
+        for key, title, settings in (("", "", ()), ("-hidden", ", word dropout", WORD_DROPOUT))
+        for suffix, ending, evaluation, given in (
             ("", "", CONSTRAINED, ()),
             ("-generalized", " (generalized grammar)", GENERALIZED, (_TYPES,)),
         )
