@@ -18,6 +18,25 @@ _PRETRAINED_TITLE = "Exact transduction, pretrained MiniLM, recombination"
 _SYSTEMS = (
     System(Row("seq2seq-linked", "Seq2Seq, entities linked", baseline=True), "seq2seq", _LINKED),
     System(Row("ssnt-linked", "SSNT, entities linked", baseline=True), "ssnt", _LINKED),
+    System(
+        Row(
+            "reranked-linked",
+            "Exact transduction, constrained, reranked, entities linked (single model)",
+            ours=True,
+        ),
+        "exact-window-reranked-linked",
+        evaluation=_TRAINING,
+    ),
+    System(
+        Row(
+            "linked-recombined",
+            "Exact transduction, entities linked, recombination, constrained",
+            ours=True,
+        ),
+        "exact-window",
+        (*_LINKED, "training.max_epochs=40", *_RECOMBINED),
+        evaluation=_TRAINING,
+    ),
     *(
         System(
             Row(

@@ -751,7 +751,7 @@ def dates() -> Table:
     """Written dates to ISO dates, a task that is not in the paper."""
     systems = (
         System(Row("exact", "Exact transduction, no encoder in the head", ours=True), "exact"),
-        System(Row("copying", "The same with a copy mechanism", ours=True), "copying"),
+        System(Row("copying", "The same with a copy mechanism and word dropout", ours=True), "copying"),
     )
     columns = [
         (Column("iid", "IID"), (), Evaluation("iid/test")),
