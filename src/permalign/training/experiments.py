@@ -155,9 +155,8 @@ def with_changes(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
         values = {name: value for name, value in values.items() if name not in ("task", "train", "dev")}
         text = values.get("text")
         source = text.get("source") if isinstance(text, Mapping) else None
-        if isinstance(source, Mapping) and source.get(
-            "link_entities"
-        ):  # the entities are those of the former task
+        if isinstance(source, Mapping) and source.get("link_entities"):
+            # the entities are those of the former task
             values = merged(values, {"text": {"source": {"link_entities": False}}})
     return merged(values, changes)
 
