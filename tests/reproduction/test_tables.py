@@ -148,7 +148,13 @@ def test_plots_are_written_where_there_is_something_to_show(tmp_path):
     assert write_plots(table2, {}, tmp_path) == ()
     records = by_run(
         record_of(table2.by_name["soft/arithmetic-depth-9"], 0, [True, False]),
-        record_of(table3.by_name["hard/zh-temp"], 0, [True, False]),
+        *(
+            record_of(table3.by_name[f"hard/{column}-temp"], 0, [True, False])
+            for column in ("en", "zh", "de")
+        ),
+        record_of(
+            table3.by_name["soft/zh-temp"], 0, [True, False]
+        ),  # not run in the other languages: left out
     )
     assert [path.name for path in write_plots(table2, records, tmp_path)] == ["depth.png"]
     assert [path.name for path in write_plots(table3, records, tmp_path)] == ["temp.png"]
@@ -156,7 +162,10 @@ def test_plots_are_written_where_there_is_something_to_show(tmp_path):
     assert write_plots(table4, {}, tmp_path) == ()
     record = record_of(table4.by_name["hard/en-ja-len"], 0, [True, False])
     assert [path.name for path in write_plots(table4, by_run(record), tmp_path)] == ["learning-curves.png"]
-    assert plot_systems(tmp_path / "none.png", table3, summarize(table3, records), ["en-iid"]) is None
+    results = summarize(table3, records)
+    assert plot_systems(tmp_path / "none.png", table3, results, ["en-iid"]) is None
+    assert plot_systems(tmp_path / "none.png", table3, results, ["en-iid", "zh-temp"]) is None
+    assert plot_systems(tmp_path / "one.png", table3, results, ["zh-temp"]) is not None
 
 
 def test_cost_by_length_is_read_from_the_benchmarks(tmp_path, request):

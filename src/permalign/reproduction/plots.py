@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from permalign.errors import PermalignError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 DEPTHS = {7: "arithmetic-len"} | {depth: f"arithmetic-depth-{depth}" for depth in DEEPER + DEEPEST}
 SIZE = re.compile(r"n=(\d+), B=(\d+)")
+LABEL_WIDTH = 48  # of the names of systems, in characters
 
 
 def write_plots(
@@ -84,10 +86,13 @@ def plot_depths(path: Path, table: Table, results: Mapping[str, CellResult]) -> 
 def plot_systems(
     path: Path, table: Table, results: Mapping[str, CellResult], columns: Sequence[str]
 ) -> Path | None:
-    """Plot the accuracy of every system in some columns as horizontal bars; a line marks the paper's number."""
+    """Plot the accuracy of systems as horizontal bars; a line marks the paper's number.
+
+    Systems that were not run in all of the columns are left out.
+    """
     metric = table.metrics[0]
     measured = {name for name, result in results.items() if result.spread(metric)}
-    shown = [row for row in table.rows if any(f"{row.key}/{column}" in measured for column in columns)]
+    shown = [row for row in table.rows if all(f"{row.key}/{column}" in measured for column in columns)]
     if not shown:
         return None
     titles = {column.key: column.title for column in table.columns}
@@ -107,7 +112,7 @@ def plot_systems(
                     axes.vlines(result.cell.paper, y - height / 2, y + height / 2, color="black")
             axes.barh(0, 0, color=color, label=titles[column])
         axes.plot([], [], color="black", label="the paper's number")
-        axes.set_yticks(range(len(shown)), [row.title for row in shown])
+        axes.set_yticks(range(len(shown)), [fill(row.title, LABEL_WIDTH) for row in shown])
         axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.set_xlabel(TITLES[metric])
         axes.legend(ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
