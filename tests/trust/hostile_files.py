@@ -6,22 +6,34 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from permalign.decoding.glossary import Glossary
 from permalign.errors import PermalignError
 from permalign.evaluation.prediction_files import read_predictions
+from permalign.explain.server.stored_predictions import read_stored
 from permalign.files import read_checksums
 from permalign.models.saving import read_kind
 from permalign.options.run import RunOptions
+from permalign.reproduction.records import RunStore
+from permalign.tasks.aligned_files import read_aligned
 from permalign.tasks.expressions import read_infix
 from permalign.tasks.file_readers import read_table, read_text
+from permalign.tasks.geoquery.corpus import read_corpus
 from permalign.tasks.geoquery.funql import read_funql
+from permalign.tasks.geoquery.geobase import read_geobase
+from permalign.tasks.geoquery.name_list import read_name_list
 from permalign.tasks.geoquery.signatures import program_grammar as geoquery_grammar
 from permalign.tasks.program import read_bracketed
 from permalign.tasks.record_files import read_records
 from permalign.tasks.scan_language import program_grammar as scan_grammar
+from permalign.tasks.tatoeba import read_tatoeba
 from permalign.tensor_files import read_shapes, read_tensors
+from permalign.text.entities import EntityVocabulary
+from permalign.text.subwords import Subwords
+from permalign.text.tokenized_vocabulary import TokenizedVocabulary
 from permalign.text.vocabulary import Vocabulary
 from permalign.training.experiments import load_experiment
 from permalign.training.run_summary import read_curves, read_facts, summarise
+from permalign.training.state import read_progress
 from permalign.yaml_files import parse_yaml
 
 REFUSED = (PermalignError, ValueError)
@@ -85,7 +97,19 @@ READERS: dict[str, Callable[[Path], object]] = {
     "model configs": lambda path: read_kind(str(named(path, "config.json").parent), {}),
     "checksums": lambda path: read_checksums(named(path, "checksums.json").parent),
     "vocabularies": lambda path: Vocabulary.load(path),
+    "vocabularies with entities": lambda path: EntityVocabulary.load(path),
+    "subwords": lambda path: Subwords.load(path),
+    "tokenized vocabularies": lambda path: TokenizedVocabulary.load(path),
     "predictions": lambda path: read_predictions(path),
+    "stored predictions": lambda path: read_stored(path),
+    "states": lambda path: read_progress(named(path, "state.json").parent),
+    "records of runs": lambda path: RunStore(path).read(),
+    "glossaries": lambda path: Glossary.read(path),
+    "aligned files": lambda path: read_aligned(path, path),
+    "corpora of GeoQuery": lambda path: read_corpus(path),
+    "Geobase": lambda path: read_geobase(path),
+    "lists of names": lambda path: read_name_list(path),
+    "Tatoeba": lambda path: read_tatoeba(path),
     "safetensors": lambda path: (read_shapes(path), read_tensors(path)),
     "FunQL": lambda path: read_funql(text_of(path)),
     "programs": lambda path: read_bracketed(text_of(path).split()),
