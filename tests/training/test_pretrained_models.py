@@ -12,6 +12,7 @@ from permalign import load_model
 from permalign.errors import ConfigError
 from permalign.options.run import RunOptions
 from permalign.text.codec import SPECIALS
+from permalign.training.experiments import load_experiment
 from permalign.training.interrupt_handler import SavedInterrupt
 from permalign.training.launch import resume, train
 from permalign.training.progress_display import Display
@@ -127,6 +128,21 @@ def test_the_same_words_are_there_after_loading(tmp_path, pretrained):
     train(values, tmp_path / "run", display=SILENT)
     texas, river = load_model(tmp_path / "run").predict(["in texas", "the river"])
     assert texas.unknown == river.unknown == ()
+
+
+def test_linked_entities_are_read_by_their_kind(tmp_path, pretrained, data_dir):
+    settings = [
+        "text.source={link_entities: true, pretrained_words: true}",
+        "model.reorderer={shared_embeddings: true, encoder: {hidden_size: 8}}",
+        f"model.head={{pretrained: {pretrained}, encoder: {{kind: none}}}}",
+        f"task.data_dir={data_dir}",
+    ]
+    prepare(load_experiment("geoquery/exact", settings)).model.save_pretrained(tmp_path / "model")
+    model = load_model(tmp_path / "model").eval()
+    texts = [f"what rivers run through {name} ?" for name in ("texas", "south dakota", "river")]
+    texas, dakota, river = model.predict(texts)
+    assert (texas.tokens, texas.score) == (dakota.tokens, dakota.score)
+    assert texas.score != river.score
 
 
 @pytest.mark.parametrize(

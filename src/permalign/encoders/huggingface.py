@@ -219,14 +219,15 @@ def whole_words(tokenizer: "PreTrainedTokenizerBase") -> list[str]:
 class ContextualEmbeddings(nn.Module):
     """A `HuggingFaceEncoder` that takes token ids, so that it can replace a `torch.nn.Embedding`.
 
-    Reorderers and heads know words by their token ids only. This looks up the words of the ids and encodes them. A word
-    outside the vocabulary cannot be looked up, whatever the pretrained model knows about it: it is read as the
-    tokenizer's unknown token. BEGIN and END are read as the tokenizer's own tokens for them, and sentences that have
-    a BEGIN get no further special tokens. Words are split into subwords again in every call.
+    Reorderers and heads know words by their token ids only. This looks up the words of the ids and encodes them; where
+    entities are linked, it reads the kind of an entity (``cityid``) as a word. A word outside the vocabulary cannot be
+    looked up, whatever the pretrained model knows about it: it is read as the tokenizer's unknown token. BEGIN and END
+    are read as the tokenizer's own tokens for them, and sentences that have a BEGIN get no further special tokens.
+    Words are split into subwords again in every call.
 
     Args:
         encoder: the encoder of the words.
-        tokens: the words of the vocabulary in the order of their ids, `Vocabulary.tokens`.
+        tokens: the words of the vocabulary in the order of their ids: `Vocabulary.tokens` or `EntityVocabulary.tokens`.
     """
 
     def __init__(self, encoder: HuggingFaceEncoder, tokens: Sequence[str]) -> None:

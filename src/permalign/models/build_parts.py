@@ -15,6 +15,7 @@ from permalign.options.model import EncoderOptions, HeadOptions, ModelOptions, R
 from permalign.reorderers import InversionPrior, LabelGrammar, SourceEncoder
 from permalign.reorderers.base import Reorderer
 from permalign.text.codec import Codec
+from permalign.text.entities import EntityVocabulary
 from permalign.text.vocabulary import Vocabulary
 
 VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -37,7 +38,7 @@ def build_embeddings(
     for part, name in (("head", options.head.pretrained), ("reorderer", options.reorderer.pretrained)):
         if name is None:
             continue
-        if not isinstance(source, Vocabulary):
+        if not isinstance(source, Vocabulary | EntityVocabulary):
             raise ConfigError(
                 f"{part}.pretrained is {name}, which reads whole words, but the source is {type(source).__name__}. "
                 f"Use a word vocabulary for the source, or leave {part}.pretrained out."

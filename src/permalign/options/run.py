@@ -384,11 +384,6 @@ class RunOptions(Options):
                     f"model.{component}.pretrained reads words as they are and tokenizes them itself. Leave out "
                     "text.source.kind, lowercase and pre_tokenizer."
                 )
-            if source.link_entities:
-                raise ConfigError(
-                    f"model.{component}.pretrained reads words, but text.source.link_entities replaces entities by "
-                    "their types. Leave one of them out."
-                )
 
     def _require_stages(self) -> None:
         training, reorderer = self.training, self.model.reorderer

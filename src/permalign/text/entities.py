@@ -63,6 +63,11 @@ class EntityVocabulary:
     def __repr__(self) -> str:
         return f"EntityVocabulary: {self._vocabulary!r}, {len(self._entities):,} entities"
 
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The special tokens, the words and the kinds, in the order of their ids."""
+        return self._vocabulary.tokens
+
     def encode(self, tokens: Sequence[str]) -> list[int]:
         """The id of each word, and of the kind of each entity."""
         return self._vocabulary.encode([kind for _, kind in self._link(tokens)])
