@@ -110,3 +110,12 @@ def test_segments_pair_every_output_token_with_its_source_token(head):
         [Segment((1,), (0,)), Segment((0,), (1,))],
     ]
     assert head.segments(states, lengths, target, lengths, None) is None
+
+
+@pytest.mark.parametrize(("words", "labels"), [(1, 1), (2, 3), (7, 1), (7, 4)])
+def test_the_cost_of_sums_over_orders_counts_pairs_of_children(head, words, labels):
+    spans = list(itertools.combinations(range(words + 1), 2))
+    middles = list(itertools.combinations(range(words + 1), 3))
+    rules_and_positions = 2 * words
+    pairs = len(middles) * labels**2 + len(spans) * labels**3
+    assert head.cost_over_orders(words, words, labels) == rules_and_positions * pairs

@@ -6,6 +6,7 @@ from math import exp, inf
 import pytest
 import torch
 
+from permalign import kernels
 from permalign.structures import (
     LabelledPermutation,
     LabelledSynchronousPermutation,
@@ -77,11 +78,12 @@ def test_a_derivation_is_the_product_of_its_options(normal_form):
         assert product == pytest.approx(exp(derivation.log_prob))
 
 
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("normal_form", [False, True])
-def test_posterior_is_that_of_enumeration(normal_form):
+def test_posterior_is_that_of_enumeration(normal_form, seed):
     distribution = random_distribution(normal_form)
     emissions = torch.randn(
-        1, LENGTH, LENGTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3)
+        1, LENGTH, LENGTH, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
     emissions[0, 2, 4] = -inf
     posterior = distribution.tagging_posterior(emissions)
@@ -103,11 +105,15 @@ def test_posterior_is_that_of_enumeration(normal_form):
     assert float(posterior.rules.sum()) == pytest.approx(LENGTH - 1)
 
 
-def test_one_word_has_a_posterior_too():
+@pytest.mark.parametrize("backend", ["compiled", "portable"])
+def test_one_word_has_a_posterior_too(backend):
     distribution = SeparablePermutation(torch.zeros(1, 0, 2))
-    posterior = distribution.tagging_posterior(torch.tensor([[[-0.5]]]))
+    with kernels.backend(backend):
+        posterior = distribution.tagging_posterior(torch.tensor([[[-0.5]]]))
     assert posterior.log_likelihood == pytest.approx(-0.5)
     assert posterior.derivation.order == (0,)
+    assert posterior.rules.shape == (0, 2)
+    assert torch.equal(posterior.alignment, torch.ones(1, 1, dtype=torch.float64))
 
 
 def test_an_output_nothing_can_write_is_named():

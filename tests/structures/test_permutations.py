@@ -34,6 +34,7 @@ def test_separable_means_free_of_2413_and_3142(length):
         if not contains(order, (1, 3, 0, 2)) and not contains(order, (2, 0, 3, 1))
     }
     assert set(separable_permutations(length)) == free
+    assert {order for order in permutations(range(length)) if is_separable(order)} == free
     assert len(free) == separable_count(length)
 
 

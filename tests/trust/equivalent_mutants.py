@@ -17,6 +17,20 @@ _CHECKED = "There is nothing left to check."
 _NO_DRAW = "No draw is equal to a sum of probabilities."
 
 EQUIVALENT: dict[str, dict[str, str]] = {
+    "structures/tagging_posterior.py": {
+        "if log_weight < LOG_ZERO / (3):": _LOG_ZERO,
+        "length = emissions.shape[(1)]": _SQUARE,
+        "for width in range(2, length + (2)):": "There are no spans that are wider than the sentence.",
+    },
+    "structures/learned_grammar.py": {
+        "(used, reached) if (counts is None and spans is None) else (counts + used, spans + reached)": (
+            "Both are None, or neither is."
+        ),
+    },
+    "heads/tagging.py": {
+        "return mixed.masked_fill(mixed < LOG_ZERO / (3), -torch.inf)": _LOG_ZERO,
+        "self._emissions = functional.pad(emissions, (0, 0, 0, (2))).index_put(": _ROOM,
+    },
     "structures/orders.py": {
         "super().__init__(torch.Size([batch]), torch.Size([length]), validate_args=(True))": _CHECKED,
     },
@@ -67,6 +81,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "from_left = rules.new_zeros(batch, max_length + 1, max_length + (2), 2)  # [i, width, parent's rule]": _ROOM,
         "from_left = rules.new_zeros(batch, (max_length - 1), max_length + 1, 2)  # [i, width, parent's rule]": _ROOM,
         "from_right = rules.new_zeros(batch, max_length + 1, max_length + (2))  # [k, width]": _ROOM,
+        "[0, (1), *(split_offset(max_length, w) for w in range(2, max_length + 1))], device=device": (
+            "No open span is a single word."
+        ),
+        "width = torch.where((depth >= 0), end - start, 2)": "What walkers choose that are done is not recorded.",
         "stack = torch.zeros((count, max_length + (2), 4), dtype=torch.int64, device=device)": _ROOM,
         "nodes[:, step] = torch.where(active[:, None], node, -(2))": _NO_NODE,
     },

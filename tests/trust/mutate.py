@@ -56,7 +56,10 @@ _HEADS = r"^(?!.*(TestTwo|TestLast|test_long|long_prefix|float32))"
 
 
 class Tests(NamedTuple):
-    """Tests that should notice mutants of a module: those of some files or folders whose name a pattern is found in."""
+    """Tests that should notice mutants of a module, besides the examples in its docstrings.
+
+    They are those of some files or folders whose name a pattern is found in.
+    """
 
     paths: tuple[str, ...]
     pattern: str = ""
@@ -77,6 +80,21 @@ _RUN = (
     "tests/training/test_stopping.py",
     "tests/training/test_noise_and_leftovers.py",
 )
+_RUN_FOLDERS = (
+    *_RUN,
+    "tests/training/test_runs.py",
+    "tests/training/test_resume.py",
+    "tests/training/test_damage.py",
+    "tests/training/test_lost_folders.py",
+)
+_TREES = (
+    "tests/structures/test_separable.py",
+    "tests/structures/test_separable_contract.py",
+    "tests/structures/test_distribution.py",
+    "tests/structures/test_bad_input.py",
+)
+_ON_PORTABLE = r"^(?!.*(gradcheck|compiled))"
+_DECODING = ("tests/decoding/test_beam.py", "tests/decoding/test_narrow_beams.py")
 TESTS = {
     "structures/orders.py": Tests(
         ("tests/structures/test_separable_contract.py", "tests/structures/test_bad_input.py", _ORDERS),
@@ -94,6 +112,29 @@ TESTS = {
         r"Segmental(?!.*gradcheck).*portable|test_bad_input.*[sS]egmental",
     ),
     "structures/permutations.py": Tests(("tests/structures/test_permutations.py",)),
+    "structures/distribution.py": Tests(_TREES, _ON_PORTABLE),
+    "structures/separable.py": Tests(_TREES, _ON_PORTABLE),
+    "structures/derivations.py": Tests(_TREES, _ON_PORTABLE),
+    "structures/forests.py": Tests(_TREES, _ON_PORTABLE),
+    "structures/splits.py": Tests(_TREES, _ON_PORTABLE),
+    "structures/tagging_posterior.py": Tests(("tests/structures/test_distribution.py",)),
+    "structures/aligned_segments.py": Tests(
+        ("tests/structures/test_distribution.py", "tests/structures/test_phrases_contract.py"), "segments|Two"
+    ),
+    "structures/log_space.py": Tests(("tests/structures/test_large_scores.py", *_TREES), _ON_PORTABLE),
+    "structures/labelled.py": Tests(("tests/structures/test_labelled_contract.py",), _ON_PORTABLE),
+    "structures/learned_grammar.py": Tests(("tests/reorderers/test_labelled.py",)),
+    "structures/synchronous.py": Tests(
+        (
+            "tests/structures/test_synchronous_contract.py",
+            "tests/structures/test_phrases_contract.py",
+            "tests/structures/test_bad_input.py",
+        ),
+        r"^(?!.*(gradcheck|compiled|Three|bad_input))|test_bad_input.*Synchronous",
+    ),
+    "structures/labelled_synchronous.py": Tests(
+        ("tests/structures/test_labelled_synchronous_contract.py",), _ON_PORTABLE
+    ),
     "structures/sinkhorn.py": Tests(("tests/structures/test_sinkhorn.py",)),
     "kernels/portable/separable.py": Tests(("tests/structures/test_separable_contract.py",), _KERNELS),
     "kernels/portable/labelled.py": Tests(("tests/structures/test_labelled_contract.py",), _KERNELS),
@@ -101,7 +142,37 @@ TESTS = {
         ("tests/structures/test_synchronous_contract.py", "tests/structures/test_phrases_contract.py"),
         _KERNELS.replace("closed_form", "closed_form|impossible|probability_zero|without_room"),
     ),
+    "kernels/portable/labelled_synchronous.py": Tests(
+        ("tests/structures/test_labelled_synchronous_contract.py",),
+        _KERNELS.replace("closed_form", "closed_form|impossible|probability_zero|without_room"),
+    ),
+    "kernels/portable/scoring.py": Tests(
+        ("tests/reorderers/test_split_scorer.py", "tests/kernels/test_operators.py"), "(?i)scor"
+    ),
     "heads/attention.py": Tests(("tests/heads/test_attention.py", _COPYING), "Attention"),
+    "heads/attention_recurrence.py": Tests(("tests/heads/test_attention_recurrence.py",)),
+    "heads/lstm_attention.py": Tests(
+        ("tests/heads/test_attention.py", "tests/heads/test_attention_recurrence.py"), _HEADS
+    ),
+    "heads/source_attention.py": Tests(("tests/heads/test_attention.py", "tests/heads/ssnt"), _HEADS),
+    "heads/syntactic_attention.py": Tests(("tests/heads/test_syntactic_attention.py",), _HEADS),
+    "heads/tagging.py": Tests(
+        ("tests/heads/test_tagging.py", "tests/heads/test_alignment_posteriors.py", _COPYING), _HEADS
+    ),
+    "heads/base.py": Tests(("tests/heads/ssnt", "tests/heads/test_attention.py", *_DECODING), _HEADS),
+    "heads/beam_slots.py": Tests(("tests/heads/test_beam_slots.py", "tests/heads/ssnt"), _HEADS),
+    "heads/copying.py": Tests((_COPYING,), _HEADS),
+    "heads/output_context.py": Tests(("tests/heads/ssnt",)),
+    "heads/segmental_head.py": Tests(("tests/heads/segments", "tests/heads/swan"), _HEADS),
+    "heads/segments/phrase_cells.py": Tests(("tests/heads/segments", _COPYING), _HEADS),
+    "heads/swan/decoder.py": Tests(("tests/heads/swan", _COPYING), _HEADS),
+    "heads/swan/head.py": Tests(("tests/heads/swan", _COPYING), _HEADS),
+    "heads/swan/segment_lstm.py": Tests(("tests/heads/swan",), _HEADS),
+    "heads/softmax/aligned.py": Tests(("tests/heads/ssnt", "tests/heads/softmax"), _HEADS),
+    "heads/softmax/cell_step.py": Tests(("tests/heads/ssnt", "tests/heads/softmax", _COPYING), _HEADS),
+    "heads/softmax/output.py": Tests(("tests/heads/ssnt", "tests/heads/softmax"), _HEADS),
+    "heads/softmax/sampled_vocabulary.py": Tests(("tests/heads/softmax",)),
+    "heads/softmax/segmental.py": Tests(("tests/heads/segments", "tests/heads/swan", _COPYING), _HEADS),
     "heads/input_feeding.py": Tests(
         (
             "tests/heads/test_attention.py",
@@ -132,6 +203,12 @@ TESTS = {
         ("tests/decoding/test_exact_search.py",), "^(?!.*model)|a_model_finds_outputs"
     ),
     "decoding/candidates.py": Tests(("tests/decoding/test_candidates.py",)),
+    "decoding/glossary.py": Tests(("tests/decoding/test_glossary.py",)),
+    "decoding/output_evidence.py": Tests(("tests/decoding",)),
+    "decoding/search_cost.py": Tests(
+        ("tests/decoding", "tests/explain/trace/test_explain.py"), "cost|hidden|long"
+    ),
+    "decoding/search_over_orders.py": Tests(("tests/decoding/test_search_over_orders.py",)),
     "training/loop.py": Tests(_RUN),
     "training/session.py": Tests(
         (
@@ -147,6 +224,24 @@ TESTS = {
     "training/schedules.py": Tests(("tests/options/test_run.py",), "schedules|plateau"),
     "training/combine_models.py": Tests(
         ("tests/training/test_combine_models.py", "tests/training/test_runs.py"), "average|ensemble|combine"
+    ),
+    "training/recombination.py": Tests(("tests/training/test_recombination.py",)),
+    "training/recipes.py": Tests(("tests/training/test_recipes.py",)),
+    "training/tokenization.py": Tests(("tests/training/test_recipes.py", "tests/text")),
+    "training/tuning.py": Tests(("tests/training/test_tuning.py",)),
+    "training/tuning_ranges.py": Tests(("tests/training/test_tuning.py",)),
+    "training/tuning_trials.py": Tests(("tests/training/test_tuning.py",)),
+    "training/run_directory.py": Tests(_RUN_FOLDERS),
+    "training/resume_check.py": Tests(_RUN_FOLDERS),
+    "training/setup.py": Tests(_RUN_FOLDERS),
+    "training/launch.py": Tests(_RUN_FOLDERS),
+    "training/trained_run.py": Tests(_RUN_FOLDERS),
+    "training/experiments.py": Tests(("tests/options", "tests/training/test_runs.py")),
+    "evaluation/judging.py": Tests(("tests/evaluation", "tests/training/test_runs.py")),
+    "evaluation/report.py": Tests(("tests/evaluation", "tests/training/test_runs.py")),
+    "evaluation/sacrebleu_metrics.py": Tests(("tests/evaluation/test_metrics.py",)),
+    "evaluation/example_sentences.py": Tests(
+        ("tests/training/test_combine_models.py", "tests/explain/server")
     ),
     "evaluation/metrics.py": Tests(
         ("tests/evaluation/test_metrics.py",),
@@ -282,6 +377,13 @@ def choose(found: Iterable[Mutant], number: int, modules: int, seed: int) -> lis
 # --- Running tests ---------------------------------------------------------------------------------------------
 
 
+class _NamesOfExamples(dict[str, object]):
+    """The names that the examples of a docstring begin with, which doctest would clear after their first run."""
+
+    def clear(self) -> None:
+        """Keep them for the next run."""
+
+
 class MutantRunner:
     """A plugin of pytest that runs the tests of each module once, and then again with each mutant in a forked process.
 
@@ -299,6 +401,12 @@ class MutantRunner:
         self._until = time.monotonic() + 60 * minutes
         self._output = os.fdopen(os.dup(1), "w")
 
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
+        """Let examples in docstrings be run more than once."""
+        for item in items:
+            if isinstance(item, pytest.DoctestItem):
+                item.dtest.globs = _NamesOfExamples(item.dtest.globs)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run the tests of every module as often as it has mutants, and once more."""
@@ -307,7 +415,10 @@ class MutantRunner:
         self._running = True
         collected = session.items
         for module, mutants in groupby(self._mutants, key=lambda mutant: mutant.module):
-            session.items = [test for test in collected if TESTS[module].include(test)]
+            examples = f"src/permalign/{module}"
+            session.items = [
+                test for test in collected if TESTS[module].include(test) or test.nodeid.startswith(examples)
+            ]
             self._try(session, module, list(mutants))
         return True
 
@@ -465,8 +576,10 @@ def main() -> None:
     runner = MutantRunner(sample, arguments.minutes)
     silence = os.open(os.devnull, os.O_RDWR)
     os.dup2(silence, 1)
-    paths = dict.fromkeys(path for mutant in sample for path in TESTS[mutant.module].paths)
-    status = pytest.main([*OPTIONS, *paths], plugins=[runner])
+    modules = dict.fromkeys(mutant.module for mutant in sample)
+    tests = [path for module in modules for path in TESTS[module].paths]
+    examples = [f"src/permalign/{module}" for module in modules]
+    status = pytest.main([*OPTIONS, *dict.fromkeys(tests), *examples], plugins=[runner])
     command = " ".join(["python -m tests.trust.mutate", *sys.argv[1:]])
     report = table(runner.ends, command)
     print(f"{report}\npytest ended with {status!r}.", file=sys.stderr)

@@ -108,9 +108,9 @@ def large_schroeder(index: int) -> int:
         raise ValueError(
             f"index is {index}, but the Schröder numbers begin at 0. Pass an index of 0 or more."
         )
-    before, current = 0, 1
+    before, current = 1, 1  # S(-1) does not exist; with 1 in its place, the recurrence yields S(1) = 2
     for n in range(1, index + 1):
-        before, current = current, 2 if n == 1 else ((6 * n - 3) * current - (n - 2) * before) // (n + 1)
+        before, current = current, ((6 * n - 3) * current - (n - 2) * before) // (n + 1)
     return current
 
 

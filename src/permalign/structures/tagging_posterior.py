@@ -55,7 +55,7 @@ def tagging_posterior(
     finite = emissions.detach().double().clamp(min=LOG_ZERO).requires_grad_()
     with torch.enable_grad():
         total = kernels.tagging_inside(scores, finite, lengths, normal_form)
-        rules, alignment = torch.autograd.grad(total.sum(), (scores, finite), allow_unused=True)
+        rules, alignment = torch.autograd.grad(total.sum(), (scores, finite))
     log_weight = float(total.detach())
     if log_weight < LOG_ZERO / 2:
         raise ValueError("no derivation of the sentence can write this output.")
@@ -63,7 +63,7 @@ def tagging_posterior(
     return TaggingPosterior(
         log_likelihood=log_weight - log_partition,
         derivation=Derivation(tree, tree.order, min(0.0, weight - log_weight)),
-        rules=torch.zeros_like(scores[0]) if rules is None else rules[0],
+        rules=rules[0],
         alignment=alignment[0],
     )
 

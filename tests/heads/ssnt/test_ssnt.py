@@ -202,6 +202,14 @@ def test_whether_words_are_written_at_the_end_cell(words_at_end_cell):
     assert bool(posteriors[torch.arange(2), lengths].any()) == words_at_end_cell
 
 
+@pytest.mark.parametrize(("layers", "between"), [(1, 0.0), (2, 0.5)])
+def test_there_is_dropout_between_two_layers_of_an_lstm(layers, between):
+    head = SsntHead(
+        input_size=2, vocab_size=6, embedding_dim=3, hidden_size=5, num_layers=layers, dropout=0.5
+    )
+    assert head.context.network.dropout == between
+
+
 @pytest.mark.parametrize("context", [0, -1, "some", True, 1.5])
 @pytest.mark.usefixtures("unchecked")
 def test_wrong_contexts_are_named(context):

@@ -222,9 +222,8 @@ def walk(
     )
     for step in range(max_length - 1):
         start, end, position, forbidden = stack[walker, (depth - 1).clamp(min=0)].unbind(-1)
-        width = torch.where(
-            depth > 0, end - start, 2
-        )  # walkers that are done choose too, but it is not recorded
+        # walkers that are done choose too, but it is not recorded
+        width = torch.where(depth > 0, end - start, 2)
         # the options of a span are consecutive in the flattened weights: rule by rule, split point by split point
         first = 2 * (offsets[width] + start * (width - 1))
         allowed = (option < 2 * (width - 1)[:, None]) & (option % 2 != forbidden[:, None])
