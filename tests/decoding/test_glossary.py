@@ -35,6 +35,12 @@ def test_broken_files_are_named(tmp_path, text):
         read(tmp_path, text)
 
 
+@pytest.mark.parametrize("entry", [(" ", "Haus"), ("house", []), ("house", " "), ("house", ["Haus", ""])])
+def test_entries_without_a_phrase_or_an_output_are_errors(entry):
+    with pytest.raises(ValueError, match="needs a source phrase and an output"):
+        Glossary(dict([entry]))
+
+
 def test_the_constraint_allows_exactly_the_outputs_that_contain_what_is_required():
     constraint = GlossaryConstraint([[(4, 4, 5)], [(6,), (5, 5)]], vocab_size=7)
     words = [4, 5, 6]
@@ -45,9 +51,25 @@ def test_the_constraint_allows_exactly_the_outputs_that_contain_what_is_required
             for written, token in enumerate(output):
                 possible &= bool(constraint.mask(state, length - written, False)[token])
                 state = constraint.advance(state, token)
+                room = length - written - 1
+                missing = constraint.num_tokens - constraint.progress(state)
+                assert not possible or length < constraint.num_tokens or missing <= room, output
             ended = possible and bool(constraint.mask(state, 0, False)[END_ID])
             text = "".join(map(str, output))
             assert ended == ("445" in text and ("6" in text or "55" in text)), text
+
+
+@pytest.mark.parametrize(
+    ("prefix", "wanted", "progress"),
+    [((), {4, 5, 6}, 0), ((4, 4), {5, 6}, 2), ((6,), {4}, 1), ((6, 5), {4}, 1), ((4, 4, 5), {5, 6}, 3)],
+)
+def test_what_continues_a_phrase_that_is_not_written_yet_is_wanted(prefix, wanted, progress):
+    constraint = GlossaryConstraint([[(4, 4, 5)], [(6,), (5, 5)]], vocab_size=7)
+    state = constraint.start()
+    for token in prefix:
+        state = constraint.advance(state, token)
+    assert constraint.wanted(state) == wanted
+    assert constraint.progress(state) == progress
 
 
 @pytest.mark.parametrize("head", HEADS)

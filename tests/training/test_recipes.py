@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from permalign.errors import ConfigError, DataError, UsageError
@@ -6,10 +8,13 @@ from permalign.options.run import RunOptions
 from permalign.tasks.base import Example
 from permalign.tasks.data_profile import profile_data
 from permalign.training.experiments import experiment_names, load_experiment
+from permalign.training.recipe_trials import MIN_DEV_EXAMPLES
 from permalign.training.recipes import (
+    MAX_EXACT_LENGTH,
     RECIPES,
     choose_recipe,
     fit_to_data,
+    load_candidates,
     load_experiment_values,
     load_recipe,
     load_recipe_values,
@@ -51,6 +56,35 @@ def test_word_order_is_measured():
     assert profile_data(keep).monotone == 1
     assert profile_data(shift).monotone == 0
     assert choose_recipe(profile_data(swap)).recipe == "hard"
+
+
+@pytest.mark.parametrize(("length", "recipe"), [(MAX_EXACT_LENGTH, "exact"), (MAX_EXACT_LENGTH + 1, "ssnt")])
+def test_all_orders_are_summed_over_up_to_a_length(length, recipe):
+    words = [f"w{i}" for i in range(length)]
+    assert choose_recipe(profile_data([(words, words[1:])] * 20)).recipe == recipe
+
+
+@pytest.mark.parametrize(("growth", "length"), [(0.5, 2), (2.5, 3), (20.0, 8)])
+def test_segments_are_as_long_as_targets_grow(growth, length):
+    profile = replace(profile_data(pairs_of("a b", "A")), growth=growth)
+    assert fit_to_data("exact", profile)["model"]["head"]["max_segment_length"] == length
+
+
+@pytest.mark.parametrize(
+    ("num_dev", "setting", "are_tried"),
+    [
+        (MIN_DEV_EXAMPLES, "model.head.embedding_dim=8", ["exact", "hard", "ssnt"]),
+        (MIN_DEV_EXAMPLES - 1, "model.head.embedding_dim=8", ["exact"]),
+        (MIN_DEV_EXAMPLES, "model.head.kind=segments", ["exact"]),
+    ],
+)
+def test_recipes_are_tried_if_dev_can_compare_them_and_settings_leave_the_choice(
+    tmp_path, num_dev, setting, are_tried
+):
+    for split, size in {"train": 40, "dev": num_dev}.items():
+        (tmp_path / f"{split}.tsv").write_text("".join(f"a b {i % 7}\t{i % 7} A\n" for i in range(size)))
+    candidates, _ = load_candidates("auto", {"name": "own", "path": str(tmp_path)}, [setting])
+    assert list(candidates) == are_tried
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -240,8 +274,18 @@ def test_every_run_ends(examples):
     updates = training["max_epochs"] * -(-examples // training["batch_size"])
     assert 2000 < updates < 50_000
     assert 15 <= updates / training["evaluate_every"] <= 200
-    assert training["patience"]
     assert training["max_cpu_minutes"]
+
+
+def test_the_end_of_a_run_is_announced(pairs):
+    task = {"name": "own", "path": str(pairs)}
+    _, lines = load_recipe("ssnt", task)
+    assert lines[-1] == (
+        "end: after 1,500 epochs, or 30 CPU minutes, or 10 evaluations without improvement, whichever comes first "
+        "(--set training.max_epochs=N changes it)."
+    )
+    _, lines = load_recipe("ssnt", task, ["training.max_cpu_minutes=null", "training.patience=null"])
+    assert lines[-1].startswith("end: after 1,500 epochs, whichever")
 
 
 def _fields(profile):

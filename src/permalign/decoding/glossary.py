@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -177,6 +177,12 @@ class GlossaryConstraint:
     def advance(self, state: object, token: int) -> _State:
         """The state after one more token."""
         assert isinstance(state, _State)
+        written = self._advance(state, token)
+        inner = None if self._inner is None else self._inner.advance(state.inner, token)
+        return replace(written, inner=inner)
+
+    def _advance(self, state: _State, token: int) -> _State:
+        """The state of the requirements after one more token, beside the old state of the other constraint."""
         matched, met = [], []
         for alternatives, lengths, was_met in zip(self._requirements, state.matched, state.met, strict=True):
             after = tuple(
@@ -186,8 +192,7 @@ class GlossaryConstraint:
             complete = any(length == len(tokens) for tokens, length in zip(alternatives, after, strict=True))
             matched.append(after)
             met.append(was_met or complete)
-        inner = None if self._inner is None else self._inner.advance(state.inner, token)
-        return _State(tuple(matched), tuple(met), inner)
+        return _State(tuple(matched), tuple(met), state.inner)
 
     def mask(self, state: object, left: int, exactly: bool) -> Tensor:
         """Anything, but the end only if all requirements are met; what is required if there is only room for that."""
@@ -205,10 +210,14 @@ class GlossaryConstraint:
         if all(state.met):
             return mask
         mask[END_ID] = False
-        if left <= self._missing(state):
-            wanted = torch.zeros_like(mask)
-            wanted[list(self.wanted(state))] = True
-            mask &= wanted
+        unmet = [required for required, met in zip(self._requirements, state.met, strict=True) if not met]
+        if left <= sum(min(map(len, alternatives)) for alternatives in unmet):
+            # not every token leaves room for what is missing after it: some break off what has been begun
+            tokens = {token for alternatives in unmet for tokens in alternatives for token in tokens}
+            fitting = [token for token in tokens if self._missing(self._advance(state, token)) < left]
+            allowed = torch.zeros_like(mask)
+            allowed[fitting or list(self.wanted(state))] = True
+            mask &= allowed
         return mask
 
     def wanted(self, state: object) -> frozenset[int]:
