@@ -1,11 +1,12 @@
 """Search over several orders: candidates are ranked by their likelihood over all orders, and explained by one."""
 
-from itertools import product
+from itertools import permutations, product
 
 import pytest
 import torch
 from tests.models.small import LETTERS, make
 
+from permalign.heads.copying import CopyGate
 from permalign.structures import Transduction
 
 SOURCES = [("a", "b", "c"), ("d", "a"), ("f",)]
@@ -51,6 +52,19 @@ def test_a_tagging_is_explained_by_the_order_it_was_found_in():
     for prediction in model.predict(SOURCES, beam=6, explain=True):
         assert prediction.explanation.order == prediction.explanation.derivation.order
         assert len(prediction.explanation.segments) == len(prediction.tokens)
+
+
+def test_every_order_of_words_that_are_copied_is_an_output():
+    model = make("exact", "tagging", copy_mechanism=True)
+    (gate,) = (module for module in model.modules() if isinstance(module, CopyGate))
+    torch.nn.init.constant_(gate.of_cells.bias, -50.0)  # copy every word
+    sources = ["zebra lion gnu", "ape", "emu yak"]
+    for source, prediction in zip(sources, model.predict(sources, beam=8, n_best=6), strict=True):
+        orders = {" ".join(order) for order in permutations(source.split())}
+        first = [other.text for other in (prediction, *prediction.alternatives)][: len(orders)]
+        assert set(first) == orders
+        (one,) = model.predict([source], beam=1)
+        assert one.text in orders
 
 
 def test_outputs_keep_to_a_constraint():

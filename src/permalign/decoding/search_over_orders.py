@@ -6,7 +6,7 @@ from math import nan
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from permalign.decoding.beam import Hypothesis
 from permalign.decoding.candidates import Candidate, Candidates
@@ -65,7 +65,8 @@ def search_over_orders(
     if others:
         rows = torch.tensor([row for row, _ in others], device=states.device)
         more_states, more_leaves = head.leaf_states(states[rows], [derivation for _, derivation in others])
-        reordered, leaves = _concatenate(reordered, more_states), torch.cat([leaves, more_leaves])
+        reordered = pad_sequence([*reordered, *more_states], batch_first=True)
+        leaves = torch.cat([leaves, more_leaves])
     orders: list[tuple[int, Derivation | None]] = [
         (row, None if chosen is None else chosen[row]) for row in range(len(max_lengths))
     ]
@@ -121,12 +122,8 @@ def _reorder_copies(
     if chosen:
         rows = torch.tensor([row for row, _ in chosen], device=copies.ids.device)
         parts.append(head.leaf_copies(copies.select(rows), [derivation for _, derivation in chosen]))
-    width = max(part.ids.shape[1] for part in parts)
-    return CopySource(
-        torch.cat(
-            [functional.pad(part.ids, (0, width - part.ids.shape[1]), value=PADDING_ID) for part in parts]
-        )
-    )
+    words = [ids for part in parts for ids in part.ids]
+    return CopySource(pad_sequence(words, batch_first=True, padding_value=PADDING_ID))
 
 
 def replace_orders(reordering: Reordering, states: Tensor, derivations: dict[int, Derivation]) -> Reordering:
@@ -147,12 +144,4 @@ def replace_orders(reordering: Reordering, states: Tensor, derivations: dict[int
         matrix=matrix_of_order(order, states),
         order=order,
         find_derivations=None if reordering.find_derivations is None else find_derivations,
-    )
-
-
-def _concatenate(first: Tensor, second: Tensor) -> Tensor:
-    """Concatenate two batches, padded to the longer sentences."""
-    length = max(first.shape[1], second.shape[1])
-    return torch.cat(
-        [functional.pad(states, (0, 0, 0, length - states.shape[1])) for states in (first, second)]
     )
