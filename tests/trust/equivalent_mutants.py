@@ -60,6 +60,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "emitted = (share >= 0.5 if uniforms is None else (uniforms[:, turn] <= share)) & (step > 0)": _NO_DRAW,
         "moved = ~emitted & ((cell >= 0))": "After the first word at the first cell, nothing is recorded.",
     },
+    "structures/log_space.py": {
+        "return torch.where((total <= LOG_ZERO / 2), -torch.inf, value)": _LOG_ZERO,
+    },
     "structures/kbest.py": {
         "while (gap >= 0) and (derivations := list(islice(ranked, portion))):": (
             "If there is no gap, no order that is found later is better."
@@ -104,6 +107,12 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "from_left, from_right = (top.new_zeros(batch, max_length + 1, max_length + (2), labels) "
         "for _ in range(2))": _ROOM,
         "width = torch.where(active, end - start, (3))": _NO_SPAN,
+    },
+    "kernels/portable/labelled_synchronous.py": {
+        "return (root.double() + tops - unused), cells": _ZEROS,
+        "middle = torch.minimum(start + 1 + inner, (end + 1))  # beyond the last split the score rules it out": (
+            "Options beyond the last split have no weight."
+        ),
     },
     "kernels/portable/synchronous.py": {
         "lost = (product.detach() <= torch.finfo(product.dtype).tiny ** 0.6)": "No sum is equal to the bound.",

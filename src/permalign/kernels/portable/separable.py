@@ -169,7 +169,7 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_fo
     shape = (batch, max_length + 1, max_length + 1, max_length + 1)
     left_start, left_end, right_start, right_end = (scores.new_zeros(shape) for _ in range(4))
     roots = []
-    by_rule, total = torch.stack([emissions, emissions], dim=-1), emissions
+    total = starting = ending = emissions
     for width in range(1, max_length + 1):
         starts = max_length - width + 1
         if width > 1:
@@ -180,10 +180,10 @@ def tagging_inside(scores: Tensor, emissions: Tensor, lengths: Tensor, normal_fo
             inverted = inverted + left_end[:, :starts, 1:width, width:]
             by_rule = torch.stack([straight, inverted], dim=-1).logsumexp(2)  # (batch, start, position, rule)
             total = by_rule.logsumexp(-1)
-        # a left child starts where a straight parent does and ends where an inverted one does
-        restricted = normal_form and width > 1
-        left_start[:, :starts, width, :starts] = by_rule[..., 1] if restricted else total
-        left_end[:, :starts, width, width:] = by_rule[..., 0] if restricted else total
+            # a left child starts where a straight parent does and ends where an inverted one does
+            ending, starting = by_rule.unbind(-1) if normal_form else (total, total)
+        left_start[:, :starts, width, :starts] = starting
+        left_end[:, :starts, width, width:] = ending
         right_start[:, width:, width, :starts] = total
         right_end[:, width:, width, width:] = total
         roots.append(total[:, 0, 0])
