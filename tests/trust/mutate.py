@@ -234,7 +234,9 @@ TESTS = {
     "training/run_directory.py": Tests(_RUN_FOLDERS),
     "training/resume_check.py": Tests(_RUN_FOLDERS),
     "training/setup.py": Tests(_RUN_FOLDERS),
-    "training/launch.py": Tests((*_RUN_FOLDERS, "tests/training/test_devices.py")),
+    "training/launch.py": Tests(
+        (*_RUN_FOLDERS, "tests/training/test_devices.py", "tests/training/test_recipe_trials.py")
+    ),
     "training/trained_run.py": Tests(_RUN_FOLDERS),
     "training/experiments.py": Tests(("tests/options", "tests/training/test_runs.py")),
     "evaluation/judging.py": Tests(("tests/evaluation", "tests/training/test_runs.py")),
