@@ -115,7 +115,7 @@ TESTS = {
     "structures/distribution.py": Tests(_TREES, _ON_PORTABLE),
     "structures/separable.py": Tests(_TREES, _ON_PORTABLE),
     "structures/derivations.py": Tests(_TREES, _ON_PORTABLE),
-    "structures/forests.py": Tests(_TREES, _ON_PORTABLE),
+    "structures/forests.py": Tests((*_TREES, "tests/structures/test_labelled_contract.py"), _ON_PORTABLE),
     "structures/splits.py": Tests(_TREES, _ON_PORTABLE),
     "structures/tagging_posterior.py": Tests(("tests/structures/test_distribution.py",)),
     "structures/aligned_segments.py": Tests(
