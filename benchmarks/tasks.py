@@ -58,7 +58,7 @@ def grammar_step() -> Measurement:
 def command_line() -> list[Measurement]:
     """The time of ``permalign --help``, and of importing a public name that needs torch."""
     programs = {
-        "help": [sys.executable, "-m", "permalign.cli", "--help"],
+        "help": [sys.executable, "-m", "permalign", "--help"],
         "import": [sys.executable, "-c", "from permalign import SeparablePermutation"],
     }
     calls = {

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 IMAGES = Path(__file__).parent / "images"
 RUN = Path("runs/screenshots/dates")
-PERMALIGN = [sys.executable, "-m", "permalign.cli"]
+PERMALIGN = [sys.executable, "-m", "permalign"]
 TRAINING = ["--set", "training.evaluate_every=10", "--set", "training.keep_checkpoints=20"]
 
 

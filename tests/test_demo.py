@@ -40,7 +40,7 @@ def test_the_expression_is_deeper_than_all_it_learned_from():
 @pytest.mark.slow
 def test_the_whole_demo_runs_as_a_program():
     answer = subprocess.run(
-        [sys.executable, "-X", "utf8", "-m", "permalign.cli", "demo"], capture_output=True, encoding="utf-8"
+        [sys.executable, "-X", "utf8", "-m", "permalign", "demo"], capture_output=True, encoding="utf-8"
     )
     assert answer.returncode == 0
     assert "IID  100.00 %" in answer.stdout

@@ -85,7 +85,7 @@ def terminal(tmp_path):
     """Runs a command in the folder of the page, and returns what a terminal would show."""
     programs = tmp_path / ".programs"
     programs.mkdir()
-    for program, module in {"permalign": "permalign.cli", "python": None}.items():
+    for program, module in {"permalign": "permalign", "python": None}.items():
         call = shlex.join([sys.executable, *(["-m", module] if module else [])])
         (programs / program).write_text(f'#!/bin/sh\nexec {call} "$@"\n')
         (programs / program).chmod(0o755)

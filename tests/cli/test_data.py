@@ -29,7 +29,7 @@ def environment(tmp_path):
 @pytest.fixture
 def permalign(environment):
     def run(*arguments, **variables):
-        command = [sys.executable, "-m", "permalign.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "permalign", *map(str, arguments)]
         return subprocess.run(
             command,
             capture_output=True,
@@ -177,7 +177,7 @@ def test_fetch_prints_the_paths_of_existing_files(permalign, data_dir):
 
 def test_a_reader_may_close_the_pipe(environment, own):
     own.write_text("source\ttarget\n" + "a b c d e f g h\tx\n" * 20_000)
-    command = [sys.executable, "-m", "permalign.cli", "data", "show", "own", "iid/train", "--path", str(own)]
+    command = [sys.executable, "-m", "permalign", "data", "show", "own", "iid/train", "--path", str(own)]
     process = subprocess.Popen(
         [*command, "-n", "20000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )
@@ -193,7 +193,7 @@ def test_control_c_ends_without_a_stack_trace(environment, tmp_path):
     pipe = tmp_path / "endless.tsv"
     os.mkfifo(pipe)
     process = subprocess.Popen(
-        [sys.executable, "-m", "permalign.cli", "data", "stats", "own", "--path", str(pipe)],
+        [sys.executable, "-m", "permalign", "data", "stats", "own", "--path", str(pipe)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment,

@@ -58,7 +58,7 @@ def test_another_error_before_a_command_begins_is_not_an_interruption(monkeypatc
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"], ["models"]])
 def test_output_that_cannot_be_written_is_one_line(arguments):
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "permalign.cli", *arguments]
+        command = [sys.executable, "-m", "permalign", *arguments]
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (ended.returncode, ended.stderr) == (1, "permalign: standard output: No space left on device\n")
 

@@ -34,7 +34,7 @@ def run(model, tmp_path_factory):
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "permalign.cli", "predict", *map(str, arguments)]
+    return [sys.executable, "-m", "permalign", "predict", *map(str, arguments)]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import sys
 
 
 def reproduce(*words, cwd):
-    command = [sys.executable, "-m", "permalign.cli", "reproduce", *words]
+    command = [sys.executable, "-m", "permalign", "reproduce", *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=os.environ)
 
 

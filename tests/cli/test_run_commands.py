@@ -148,7 +148,7 @@ def test_threads_wait_passively_unless_the_user_chose(monkeypatch):
 
 def test_the_command_line_offers_completion():
     environment = {**os.environ, "_PERMALIGN_COMPLETE": "complete_bash", "COMP_WORDS": "permalign ense"}
-    command = [sys.executable, "-m", "permalign.cli"]
+    command = [sys.executable, "-m", "permalign"]
     done = subprocess.run(
         command, env={**environment, "COMP_CWORD": "1"}, capture_output=True, text=True, check=True
     )

@@ -15,7 +15,7 @@ import pytest
 from tests.interrupts import accept_interrupts
 from tests.models.small import make
 
-COMMAND = [sys.executable, "-m", "permalign.cli", "serve"]
+COMMAND = [sys.executable, "-m", "permalign", "serve"]
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ def wait_for_step(run, step, process):
 def test_a_run_that_is_killed_and_resumed_gives_the_same_result(uninterrupted, tmp_path):
     config, expected = uninterrupted
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "permalign.cli", "train"]
+    command = [sys.executable, "-m", "permalign", "train"]
     process = subprocess.Popen(
         [*command, str(config), "--run", str(run)], env=ENVIRONMENT, stderr=subprocess.DEVNULL
     )
@@ -80,7 +80,7 @@ def test_a_run_that_is_killed_and_resumed_gives_the_same_result(uninterrupted, t
 def test_ctrl_c_saves_the_run_and_prints_how_to_resume_it(uninterrupted, tmp_path):
     config, expected = uninterrupted
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "permalign.cli", "train", str(config), "--run", str(run)]
+    command = [sys.executable, "-m", "permalign", "train", str(config), "--run", str(run)]
     process = subprocess.Popen(
         command, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, preexec_fn=accept_interrupts
     )

@@ -154,7 +154,7 @@ def interrupted() -> Interruption:
 @contextmanager
 def _server() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start the explorer; yields its process and its address."""
-    command = [sys.executable, "-m", "permalign.cli", "serve", MODEL, "--port", "0"]
+    command = [sys.executable, "-m", "permalign", "serve", MODEL, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ}) as server:
         try:
             assert server.stderr is not None

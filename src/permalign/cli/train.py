@@ -46,7 +46,7 @@ Examples:
   permalign train my-experiment.yaml --seed 2
   permalign train geoquery/ssnt --device cuda:1 --set training.precision=bf16
   permalign train --resume runs/wide
-  accelerate launch -m permalign.cli train geoquery/ssnt --set task.language=de
+  accelerate launch -m permalign train geoquery/ssnt --set task.language=de
 """
 
 
