@@ -28,6 +28,7 @@ ROWS = [
     {"demo", "explain"},
     {"reproduction"},
     {"cli"},
+    {"__main__"},
 ]
 ROW_OF = {name: number for number, row in enumerate(ROWS) for name in row}
 CORE = ("kernels", "structures", "reorderers", "heads")
