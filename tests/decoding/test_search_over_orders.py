@@ -54,17 +54,41 @@ def test_a_tagging_is_explained_by_the_order_it_was_found_in():
         assert len(prediction.explanation.segments) == len(prediction.tokens)
 
 
-def test_every_order_of_words_that_are_copied_is_an_output():
+@pytest.fixture
+def copying():
+    """A model that copies every word, in any order."""
     model = make("exact", "tagging", copy_mechanism=True)
     (gate,) = (module for module in model.modules() if isinstance(module, CopyGate))
-    torch.nn.init.constant_(gate.of_cells.bias, -50.0)  # copy every word
+    torch.nn.init.constant_(gate.of_cells.bias, -50.0)
+    return model
+
+
+def test_every_order_of_words_that_are_copied_is_an_output(copying):
     sources = ["zebra lion gnu", "ape", "emu yak"]
-    for source, prediction in zip(sources, model.predict(sources, beam=8, n_best=6), strict=True):
+    for source, prediction in zip(sources, copying.predict(sources, beam=8, n_best=6), strict=True):
         orders = {" ".join(order) for order in permutations(source.split())}
         first = [other.text for other in (prediction, *prediction.alternatives)][: len(orders)]
         assert set(first) == orders
-        (one,) = model.predict([source], beam=1)
+        (one,) = copying.predict([source], beam=1)
         assert one.text in orders
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_an_output_is_explained_by_the_order_that_writes_it(copying, order):
+    words = ["zebra", "lion", "gnu"]
+    output = [words[place] for place in order]
+    (prediction,) = copying.predict(
+        [words], beam=8, explain=True, constraint=lambda prefix: [*output, "</s>"][len(prefix) :][:1]
+    )
+    assert prediction.tokens == tuple(output)
+    assert prediction.explanation.order == order
+    assert prediction.explanation.derivation.order == order
+
+
+@pytest.mark.parametrize("head", ["segments", "tagging"])
+def test_a_constraint_that_leads_nowhere_leaves_no_output(head):
+    (prediction,) = make("exact", head).predict(["a b"], beam=4, constraint=lambda words: ["B"][len(words) :])
+    assert (prediction.tokens, prediction.score) == ((), -torch.inf)
 
 
 def test_outputs_keep_to_a_constraint():
