@@ -142,7 +142,7 @@ class TestLabelledPermutation(OrderContract):
         assert results[0][1:] == results[1][1:]
 
     def test_derivations_equal_the_twin(self):
-        parameters = self.parameters(self.sizes, seeded(24))
+        parameters = self.parameters([*self.sizes, 1, 1, 1, 1], seeded(24))
         distribution, twin = self.build(parameters), self.twin(parameters)
         for ours, (theirs,) in zip(distribution.best_derivation(), twin.top_labelled(1), strict=True):
             assert shape(ours.tree) == twin_shape(theirs.tree, theirs.labels)

@@ -157,6 +157,17 @@ def test_a_damaged_checkpoint_without_a_copy_takes_the_state_before(whole, run):
     assert (run / "model" / "target.json").read_bytes() == (whole / "model" / "target.json").read_bytes()
 
 
+def test_a_checkpoint_that_only_the_state_before_needs_is_brought_back(tmp_path):
+    train(options(write_data(tmp_path), keep_checkpoints=1), tmp_path / "run", display=SILENT)
+    whole, run = tmp_path / "run", shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    latest, before = step_folders(run / "state")
+    assert [folder.name for folder in step_folders(before / "checkpoints")] == ["step-0000008"]
+    spoil(next(latest.glob("*.safetensors")), "empty")
+    said = resumed(run)
+    assert "the run is resumed from the state before, of step 8" in said[-1]
+    assert remains(run) == remains(whole)
+
+
 def test_what_cannot_be_mended_is_refused_and_the_model_stays(run):
     model = {path.name: path.read_bytes() for path in (run / "model").iterdir()}
     for state in step_folders(run / "state"):

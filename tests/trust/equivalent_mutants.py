@@ -90,6 +90,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "width = torch.where((depth >= 0), end - start, 2)": "What walkers choose that are done is not recorded.",
         "stack = torch.zeros((count, max_length + (2), 4), dtype=torch.int64, device=device)": _ROOM,
         "nodes[:, step] = torch.where(active[:, None], node, -(2))": _NO_NODE,
+        "nodes = torch.full((count, max_length - 1, 4), -(2), device=device)": _NO_NODE,
+        "return (at_length(torch.stack(roots, dim=1), lengths) - attached_zeros(scores))": _ZEROS,
     },
     "kernels/portable/labelled.py": {
         "return (attached_zeros(splits) - rules[:0].sum())": _ZEROS,
@@ -232,6 +234,20 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "ranks = first[sentences, np.minimum(slots, np.maximum(count - 1, (1)))]": (
             "Continuations that only fill up the beam are never used."
         ),
+    },
+    "kernels/portable/scoring.py": {
+        "return (bits + 2**32) if bits >= 2**31 else bits": "Products wrap around.",
+        "return (bits + 2 ** 32) if bits >= 2**31 else bits": "Products wrap around.",
+    },
+    "structures/labelled_synchronous.py": {
+        "nodes = torch.full((samples, batch, (self.length + 1), 5), -1, device=device)": _ROOM,
+    },
+    "decoding/search_over_orders.py": {
+        "if (not derivations and reordering.order is None):": "Without an order, no output has a derivation.",
+    },
+    "training/run_directory.py": {
+        'write_text(self.path / ENVIRONMENT, json.dumps(known, indent=(3)) + "\n")': "It is the same to its readers.",
+        'git = ["git", "-C", str(Path(__file__).parents[(2)])]': "This folder is in the repository, too.",
     },
     "decoding/output_constraint.py": {
         "return (1)": "All prefixes make the same progress if nothing is required.",

@@ -361,7 +361,7 @@ def _spread_over_progress(
         for token in constraint.wanted(state)
         if token < vocab_size
     }
-    if not wanted and not any(constraint.progress(state) for state in states if state is not None):
+    if not wanted:
         return continuations
     banks: dict[int, list[tuple[int, float]]] = {}
     possible = {index: value for index, value in {**continuations, **wanted}.items() if value > -torch.inf}

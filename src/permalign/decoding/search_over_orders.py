@@ -82,9 +82,8 @@ def search_over_orders(
     candidates: list[dict[tuple[int, ...], Candidate]] = [{} for _ in max_lengths]
     for (row, derivation), hypotheses in zip(orders, searches, strict=True):
         for hypothesis in hypotheses:
-            if hypothesis.score > -torch.inf:
-                candidate = Candidate(hypothesis.tokens, nan, derivation)
-                candidates[row].setdefault(candidate.tokens, candidate)  # the first order that led to it
+            candidate = Candidate(hypothesis.tokens, nan, derivation)
+            candidates[row].setdefault(candidate.tokens, candidate)  # the first order that led to it
     return [list(of_sentence.values()) for of_sentence in candidates]
 
 
