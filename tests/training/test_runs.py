@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -25,6 +26,7 @@ from permalign.training.progress_display import Display
 from permalign.training.run_directory import LOCK, RunDirectory
 from permalign.training.setup import prepare
 from permalign.training.state import Progress
+from permalign.training.trained_run import DecodingSettings, TrainedRun
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,6 +144,28 @@ def test_overwriting_starts_from_the_beginning(tmp_path):
         json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     ]
     assert max(steps) == 4
+
+
+def test_stored_predictions_belong_to_the_model_that_made_them(trained, tmp_path, monkeypatch):
+    run, _, progress = trained
+    copy = shutil.copytree(run, tmp_path / "run")
+    evaluated, evaluate_split = [], TrainedRun.evaluate
+
+    def recorded(self, *arguments):
+        evaluated.append(self)
+        return evaluate_split(self, *arguments)
+
+    monkeypatch.setattr(TrainedRun, "evaluate", recorded)
+    before, decoding = TrainedRun(copy), DecodingSettings()
+    assert before.model.training is False  # loaded, before another model takes the place of its files
+    worst, _ = progress.kept[-1]
+    shutil.copytree(run / "checkpoints" / f"step-{worst:07d}", copy / "model", dirs_exist_ok=True)
+    answers = before.predictions("iid/dev", decoding)
+    assert before.predictions("iid/dev", decoding) == answers
+    assert evaluated == [before]
+    after = TrainedRun(copy)
+    assert after.predictions("iid/dev", decoding) != answers
+    assert evaluated == [before, after]
 
 
 def test_the_average_is_the_mean_of_the_kept_models(trained, tmp_path):
