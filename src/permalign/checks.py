@@ -33,13 +33,6 @@ def require_dropout(dropout: float) -> None:
         raise ValueError(f"dropout is {dropout}, but must lie in 0 <= dropout < 1.")
 
 
-def require_rate(**rates: float) -> None:
-    """Require numbers between 0 and 1, given by their names."""
-    for name, rate in rates.items():
-        if not 0 < rate < 1:
-            raise ValueError(f"{name} is {rate}, but must be greater than 0 and less than 1.")
-
-
 def require_floats(tensors: Mapping[str, Tensor]) -> None:
     """Require float32 or float64 tensors that share one dtype and one device."""
     first_name, first = next(iter(tensors.items()))

@@ -158,26 +158,6 @@ class TestLocal:
                 mixed = torch.tanh(sum(gate * state for gate, state in zip(gates, window, strict=True)))
                 torch.testing.assert_close(found[row, place], mixed)
 
-    @pytest.mark.parametrize("rate", [0.05, 0.9])
-    def test_the_initial_mixing_rate_opens_the_gates_of_neighbours_and_closes_that_of_the_word(self, rate):
-        torch.manual_seed(0)
-        layer = torch.nn.Linear(3 * STATE_SIZE, 3)
-        torch.manual_seed(0)
-        gates = LocalReorderer(STATE_SIZE, 1, initial_mixing_rate=rate).gates
-        opened = (gates.bias - layer.bias).sigmoid()
-        torch.testing.assert_close(opened, torch.tensor([rate, 1 - rate, rate]))
-
-    def test_one_half_changes_nothing(self):
-        torch.manual_seed(0)
-        layer = torch.nn.Linear(3 * STATE_SIZE, 3)
-        torch.manual_seed(0)
-        assert torch.equal(LocalReorderer(STATE_SIZE, 1).gates.bias, layer.bias)
-
-    @pytest.mark.parametrize("rate", [0.0, 1.0, -1.0])
-    def test_wrong_rates_are_named(self, rate):
-        with pytest.raises(ValueError, match=r"initial_mixing_rate is .*greater than 0 and less than 1"):
-            LocalReorderer(STATE_SIZE, 1, initial_mixing_rate=rate)
-
     def test_states_of_another_size(self):
         source, lengths, states = batch(2, 6)
         with pytest.raises(ValueError, match=f"Build it with input_size={STATE_SIZE}"):

@@ -136,13 +136,6 @@ class ReordererOptions(PartOptions):
         description="whether to use the best one-to-one matching at test time instead of the relaxed one (sinkhorn)",
     )
     window_radius: PositiveInt = Field(3, description="number of neighbours on each side (local)")
-    initial_mixing_rate: float = Field(
-        0.5,
-        gt=0.0,
-        lt=1.0,
-        description="about how much of each neighbour is mixed into a word before training (local); with a low rate, "
-        "training begins close to the words themselves",
-    )
 
     @property
     def uses_encoder(self) -> bool:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from permalign.checks import require_at_least_one, require_rate, shape_of
+from permalign.checks import require_at_least_one, shape_of
 from permalign.masks import padding_mask
 from permalign.reorderers.base import Reorderer, Reordering
 from permalign.shapes import Float, Int
@@ -20,26 +20,18 @@ class LocalReorderer(Reorderer):
     Args:
         input_size: the size of the head's states.
         window_radius: tau, the number of neighbours on each side; the paper has 3.
-        initial_mixing_rate: about how far the gates of neighbours are open before training, by their biases; the gate
-            of the word itself is open about as far as theirs are closed. At 0.5 no bias is changed. With a lower rate,
-            training begins close to the words themselves.
 
     >>> reorderer = LocalReorderer(input_size=4, window_radius=1)
     >>> reorderer.gates
     Linear(in_features=12, out_features=3, bias=True)
     """
 
-    def __init__(self, input_size: int, window_radius: int, initial_mixing_rate: float = 0.5) -> None:
+    def __init__(self, input_size: int, window_radius: int) -> None:
         super().__init__()
         require_at_least_one(input_size=input_size, window_radius=window_radius)
-        require_rate(initial_mixing_rate=initial_mixing_rate)
         self.input_size, self.window_radius = input_size, window_radius
         window = 2 * window_radius + 1
         self.gates = nn.Linear(window * input_size, window)
-        odds = torch.full((window,), initial_mixing_rate / (1 - initial_mixing_rate))
-        odds[window_radius] = 1 / odds[window_radius]
-        with torch.no_grad():
-            self.gates.bias.add_(odds.log())
 
     def forward(
         self,

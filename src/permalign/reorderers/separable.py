@@ -5,7 +5,6 @@ from math import log
 import torch
 from torch import Tensor
 
-from permalign.checks import require_rate
 from permalign.reorderers.inversion_prior import InversionPrior
 from permalign.reorderers.objectives import Objective
 from permalign.reorderers.source_encoder import SourceEncoder
@@ -69,7 +68,10 @@ class SeparableReorderer(TreeReorderer):
         )
         self.source_encoder = source_encoder
         self.scorer = SplitScorer(source_encoder.hidden_size, scorer_hidden_size, dropout)
-        require_rate(initial_inversion_rate=initial_inversion_rate)
+        if not 0 < initial_inversion_rate < 1:
+            raise ValueError(
+                f"initial_inversion_rate is {initial_inversion_rate}, but must be greater than 0 and less than 1."
+            )
         with torch.no_grad():
             self.scorer.second.bias[1] += log(initial_inversion_rate / (1 - initial_inversion_rate))
         self.score_straight_rules, self.normal_form = score_straight_rules, normal_form
