@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 import pytest
 import torch
-from tests.models.small import LETTERS, make
+from tests.models.small import LETTERS, REORDERERS, make
 
 from permalign.heads.copying import CopyGate
 from permalign.structures import Transduction
@@ -83,6 +83,23 @@ def test_an_output_is_explained_by_the_order_that_writes_it(copying, order):
     assert prediction.tokens == tuple(output)
     assert prediction.explanation.order == order
     assert prediction.explanation.derivation.order == order
+
+
+def test_as_many_derivations_are_tried_as_the_beam_has_places(copying):
+    words = ("zebra", "lion", "gnu")
+    source = torch.tensor([copying.source.encode(words)])
+    derivations = copying.reorderer.distribution(source, torch.tensor([3])).top_derivations(8)[0]
+    for beam in (1, 2, 3):
+        orders = {derivation.order for derivation in derivations[:beam]}
+        (prediction,) = copying.predict([words], beam=beam, n_best=len(orders))
+        found = {prediction.text, *(other.text for other in prediction.alternatives)}
+        assert found == {" ".join(words[place] for place in order) for order in orders}, beam
+
+
+def test_an_expected_order_is_searched_alone(monkeypatch):
+    monkeypatch.setitem(REORDERERS, "exact", {**REORDERERS["exact"], "decoding": "marginal"})
+    (prediction,) = make("exact", "tagging").predict(["a b c"], beam=3)
+    assert len(prediction.tokens) == 3
 
 
 @pytest.mark.parametrize("head", ["segments", "tagging"])
