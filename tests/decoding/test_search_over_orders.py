@@ -85,10 +85,10 @@ def test_an_output_is_explained_by_the_order_that_writes_it(copying, order):
     assert prediction.explanation.derivation.order == order
 
 
-def test_as_many_derivations_are_tried_as_the_beam_has_places(copying):
-    words = ("zebra", "lion", "gnu")
+@pytest.mark.parametrize("words", [("zebra", "lion"), ("zebra", "lion", "gnu")])
+def test_as_many_derivations_are_tried_as_the_beam_has_places(copying, words):
     source = torch.tensor([copying.source.encode(words)])
-    derivations = copying.reorderer.distribution(source, torch.tensor([3])).top_derivations(8)[0]
+    (derivations,) = copying.reorderer.distribution(source, torch.tensor([len(words)])).top_derivations(8)
     for beam in (1, 2, 3):
         orders = {derivation.order for derivation in derivations[:beam]}
         (prediction,) = copying.predict([words], beam=beam, n_best=len(orders))
