@@ -246,7 +246,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "if (not derivations and reordering.order is None):": "Without an order, no output has a derivation.",
     },
     "training/run_directory.py": {
-        'write_text(self.path / ENVIRONMENT, json.dumps(known, indent=(3)) + "\n")': "It is the same to its readers.",
+        'write_text(self.path / ENVIRONMENT, json.dumps(known, indent=(3)) + "\\n")': "It is the same to its readers.",
         'git = ["git", "-C", str(Path(__file__).parents[(2)])]': "This folder is in the repository, too.",
     },
     "decoding/output_constraint.py": {

@@ -237,9 +237,7 @@ TESTS = {
     "training/launch.py": Tests(
         (*_RUN_FOLDERS, "tests/training/test_devices.py", "tests/training/test_recipe_trials.py")
     ),
-    "training/trained_run.py": Tests(
-        ("tests/training/test_runs.py", "tests/models/test_bundled.py", "tests/cli/test_predict.py")
-    ),
+    "training/trained_run.py": Tests(("tests/training/test_runs.py", "tests/models/test_bundled.py")),
     "training/experiments.py": Tests(("tests/options", "tests/training/test_runs.py")),
     "evaluation/judging.py": Tests(("tests/evaluation", "tests/training/test_runs.py")),
     "evaluation/report.py": Tests(("tests/evaluation", "tests/training/test_runs.py")),
