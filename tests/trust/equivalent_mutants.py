@@ -249,6 +249,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         'write_text(self.path / ENVIRONMENT, json.dumps(known, indent=(3)) + "\\n")': "It is the same to its readers.",
         'git = ["git", "-C", str(Path(__file__).parents[(2)])]': "This folder is in the repository, too.",
     },
+    "training/trained_run.py": {
+        'chosen = (device and ("cuda" if torch.cuda.is_available() else "cpu"))': "There is no GPU.",
+        "chosen = (device and ('cuda' if torch.cuda.is_available() else 'cpu'))": "There is no GPU.",
+    },
     "decoding/output_constraint.py": {
         "return (1)": "All prefixes make the same progress if nothing is required.",
     },

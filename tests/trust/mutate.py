@@ -237,7 +237,10 @@ TESTS = {
     "training/launch.py": Tests(
         (*_RUN_FOLDERS, "tests/training/test_devices.py", "tests/training/test_recipe_trials.py")
     ),
-    "training/trained_run.py": Tests(("tests/training/test_runs.py", "tests/models/test_bundled.py")),
+    "training/trained_run.py": Tests(
+        ("tests/cli/test_runs.py", "tests/training/test_runs.py", "tests/models/test_bundled.py"),
+        r"^(?!.*(interrupt|Ctrl))",
+    ),
     "training/experiments.py": Tests(("tests/options", "tests/training/test_runs.py")),
     "evaluation/judging.py": Tests(("tests/evaluation", "tests/training/test_runs.py")),
     "evaluation/report.py": Tests(("tests/evaluation", "tests/training/test_runs.py")),
