@@ -141,6 +141,29 @@ class TestLoading:
         with pytest.raises(PermalignError, match=r"^[^\n]*cannot be loaded as a pretrained encoder[^\n]*$"):
             HuggingFaceEncoder.from_pretrained(tmp_path)
 
+    def test_weights_in_a_folder_are_loaded_silently(self, tmp_path, capfd):
+        from transformers.utils import logging
+
+        self.save(tmp_path, make_model())
+        capfd.readouterr()
+        HuggingFaceEncoder.from_pretrained(tmp_path)
+        assert capfd.readouterr().err == ""
+        assert logging.is_progress_bar_enabled()
+
+    def test_the_hub_is_not_waited_for_where_it_has_no_address(self, monkeypatch):
+        def unknown_host(*arguments):
+            raise OSError("Name or service not known")
+
+        def search_cache(name, local_files_only=False, **options):
+            assert local_files_only
+            raise OSError("not in the cache")
+
+        monkeypatch.setattr("permalign.hub.getaddrinfo", unknown_host)
+        monkeypatch.setattr("permalign.hub.getproxies", dict)
+        monkeypatch.setattr(transformers.AutoModel, "from_pretrained", search_cache)
+        with pytest.raises(PermalignError, match=r"owner/typo cannot be loaded .*: not in the cache"):
+            HuggingFaceEncoder.from_pretrained("owner/typo")
+
     def test_without_transformers(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "transformers", None)
         with pytest.raises(PermalignError, match=r"permalign\[hf\]"):

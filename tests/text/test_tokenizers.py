@@ -77,6 +77,19 @@ def test_a_tokenizer_of_hugging_face_is_used_as_it_is(hugging_face):
         HuggingFaceTokenizer.load(str(hugging_face.parent / "other" / "missing" / "x"))
 
 
+def test_the_hub_is_not_waited_for_where_it_has_no_address(monkeypatch, capfd):
+    def unknown_host(*arguments):
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr("permalign.hub.getaddrinfo", unknown_host)
+    monkeypatch.setattr("permalign.hub.getproxies", dict)
+    with pytest.raises(
+        ConfigError, match=r"there is no tokenizer typo\.json: .*Hugging Face hub .*which cannot be reached"
+    ):
+        HuggingFaceTokenizer.load("typo.json")
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("name", [*TOKENIZERS, "hugging face"])
 def test_vocabularies_are_saved_with_their_tokenizer(name, hugging_face, tmp_path):
     tokenizer = TOKENIZERS.get(name) or HuggingFaceTokenizer.load(str(hugging_face), lowercase=True)

@@ -1,6 +1,7 @@
 """A pretrained model from Hugging Face as an encoder of words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from permalign.checks import shape_of
 from permalign.errors import PermalignError, excerpt
+from permalign.hub import hub_has_address
 from permalign.precision import in_low_precision
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS, UNKNOWN_ID
@@ -170,14 +172,33 @@ def _load(kind: str, name: str | Path, **options: Any) -> Any:
         ) from None
     if str(name).startswith(IN_PACKAGE):
         name = _folder_in_package(str(name))
+    is_folder = Path(name).is_dir()
+    if not is_folder and not hub_has_address():  # the hub's client would try again for half a minute
+        options["local_files_only"] = True
     try:
-        return getattr(transformers, kind).from_pretrained(name, **options)
+        with _without_progress_bars() if is_folder else nullcontext():
+            return getattr(transformers, kind).from_pretrained(name, **options)
     except (OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise PermalignError(
             f"{name} cannot be loaded as a pretrained encoder: {reason} "
             "Pass the folder of a saved model, or its name on the hub."
         ) from error
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Load weights silently; only downloads take so long that their progress is worth watching."""
+    from transformers.utils import logging
+
+    switches: Any = logging  # its functions have no types
+    were_enabled = switches.is_progress_bar_enabled()
+    switches.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if were_enabled:
+            switches.enable_progress_bar()
 
 
 def _folder_in_package(name: str) -> Path:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from permalign.errors import ConfigError, PermalignError
+from permalign.hub import hub_has_address
 
 JOINER = "￭"
 SPACE = "▁"
@@ -165,14 +166,16 @@ class HuggingFaceTokenizer(Tokenizer):
         """
         path = Path(name) / "tokenizer.json" if Path(name).is_dir() else Path(name)
         library = _tokenizers()
+        offline = not path.is_file() and not hub_has_address()
         try:
-            tokenizer = (
-                library.Tokenizer.from_file(str(path))
-                if path.is_file()
-                else library.Tokenizer.from_pretrained(name)
-            )
+            if not path.is_file():
+                from huggingface_hub import hf_hub_download
+
+                # If the hub cannot be reached, its client would try again for half a minute.
+                path = Path(hf_hub_download(name, "tokenizer.json", local_files_only=offline))
+            tokenizer = library.Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises plain exceptions
-            reason = " ".join(str(error).split())[:200]
+            reason = "which cannot be reached" if offline else " ".join(str(error).split())[:200]
             raise ConfigError(
                 f"there is no tokenizer {name}: neither a file, nor a folder with tokenizer.json, nor a model on the "
                 f"Hugging Face hub that has one ({reason})."
