@@ -4,6 +4,7 @@ import pytest
 
 from permalign.errors import DataError
 from permalign.tasks.base import Example
+from permalign.tasks.registry import get_task
 from permalign.tasks.translation import ChineseEnglishDocs
 from permalign.tasks.user_data import UserData
 
@@ -122,7 +123,8 @@ def test_several_columns_are_joined_and_numbers_stand_for_a_missing_header(write
         target_column="form",
     )
     numbered = UserData(write("a.tsv", "walk\twalked\tV;PST\n"), source_column="1,3", target_column="2")
-    for task in (named, numbered):
+    in_yaml = get_task("own", path=write("b.tsv", "walked\twalk V;PST\n"), source_column=2, target_column=1)
+    for task in (named, numbered, in_yaml):
         example = task.data.examples[0]
         assert (example.source, example.target) == (("walk", "V;PST"), ("walked",))
 

@@ -64,16 +64,16 @@ class UserData(PartitionedTask):
         self,
         path: str | Path,
         *,
-        source_column: str | None = None,
-        target_column: str | None = None,
+        source_column: str | int | None = None,
+        target_column: str | int | None = None,
         dev_size: int | None = None,
         test_size: int | None = None,
         max_train_length: int | None = None,
         seed: int = 0,
     ) -> None:
         self._path = path if is_hub_dataset(path) else Path(path)
-        self._source_column = source_column
-        self._target_column = target_column
+        self._source_column = None if source_column is None else str(source_column)
+        self._target_column = None if target_column is None else str(target_column)
         self._dev_size = dev_size
         self._test_size = test_size
         self._max_train_length = max_train_length
