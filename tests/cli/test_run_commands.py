@@ -80,6 +80,13 @@ def test_learning_curves_of_several_runs_are_plotted(permalign, folder, tmp_path
     assert permalign("plot", tmp_path).exit_code == 1
 
 
+def test_a_combined_run_has_no_learning_curve(permalign, folder, tmp_path):
+    ensemble = tmp_path / "ensemble"
+    permalign("ensemble", folder / "a", folder / "b", "--out", ensemble)
+    answer = permalign("plot", folder / "a", ensemble, "--out", tmp_path / "x.png")
+    assert (answer.exit_code, "is made of other models and was not trained" in answer.stderr) == (1, True)
+
+
 def test_a_profile_has_every_section_and_changes_nothing(permalign, folder):
     before = {path: path.read_bytes() for path in (folder / "a").rglob("*") if path.is_file()}
     answer = permalign("profile", folder / "a", "--steps", "1", "--json")

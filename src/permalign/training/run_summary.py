@@ -112,6 +112,8 @@ def read_curves(folder: str | Path) -> dict[str, list[tuple[int, float]]]:
         DataError: the folder has no records of training.
     """
     folder = Path(folder)
+    if COMBINED in read_facts(folder):
+        raise DataError("is made of other models and was not trained, so it has no learning curve.", folder)
     if not (folder / METRICS).is_file():
         raise DataError(
             f"has no {METRICS}; expected the folder of a run that `permalign train` wrote.", folder
