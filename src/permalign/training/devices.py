@@ -47,7 +47,7 @@ def make_accelerator(precision: Precision | None = None, device: str | None = No
     except ValueError as error:
         AcceleratorState._reset_state()  # it has kept the precision that it refused
         raise ConfigError(
-            f"accelerate cannot train in {asked}: {error}. Use training.precision: fp32, bf16 or fp16."
+            f"accelerate cannot train in {asked}: {str(error).rstrip('.')}. Use training.precision: fp32, bf16 or fp16."
         ) from None
     finally:
         if device is not None:
