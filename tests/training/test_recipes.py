@@ -47,6 +47,20 @@ def test_the_recipe_depends_on_the_data(pairs, recipe):
     assert choose_recipe(profile_data(pairs)).recipe == recipe
 
 
+@pytest.mark.parametrize("part", ["head", "reorderer"])
+def test_a_pretrained_model_reads_words(part, tmp_path):
+    path = tmp_path / "dates.tsv"
+    path.write_text(
+        "source\ttarget\n" + "".join(f"day {i} of {1900 + i}\t{1900 + i}-{i}\n" for i in range(40))
+    )
+    task, setting = {"name": "own", "path": str(path)}, f"model.{part}.pretrained=some/model"
+    options, _ = load_recipe("exact", task, [setting])
+    assert options.text.source.is_plain
+    assert options.text.target.pre_tokenizer != "none"
+    values, _ = load_experiment_values("geoquery/exact", task, [setting])
+    assert "pre_tokenizer" not in values["text"].get("source", {})
+
+
 def test_word_order_is_measured():
     words = [f"w{i}" for i in range(30)]
     keep = [(words[i : i + 25], words[i : i + 24]) for i in range(6)]

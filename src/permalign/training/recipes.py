@@ -183,7 +183,12 @@ def load_candidates(
     settings = list(settings)
     base = apply_settings({"task": dict(task)}, [setting for setting in settings if _is_about_data(setting)])
     examples, num_dev = _read_examples(base)
-    text, lines, copies = _with_tokens(base.get("text", {}), examples, may_copy=_may_copy(settings))
+    text, lines, copies = _with_tokens(
+        base.get("text", {}),
+        examples,
+        may_copy=_may_copy(settings),
+        reads_words=_is_pretrained(_changes(settings)),
+    )
     sources = tokenized([example.source for example in examples], text.get("source", {}))
     targets = tokenized([example.target for example in examples], text.get("target", {}))
     profile = profile_data(list(zip(sources, targets, strict=True)))
@@ -288,19 +293,28 @@ def load_experiment_values(
     """
     of_task = [f"task.{option}={json.dumps(value)}" for option, value in task.items()]
     values = load_changed_values(name, [*of_task, *settings])
-    text, lines, _ = _with_tokens(values.get("text", {}), _read_examples(values)[0])
+    text, lines, _ = _with_tokens(
+        values.get("text", {}), _read_examples(values)[0], reads_words=_is_pretrained(values)
+    )
     return {**values, "text": text}, lines
 
 
 def _with_tokens(
-    text: Mapping[str, Any], examples: Sequence[Example], *, may_copy: bool = False
+    text: Mapping[str, Any], examples: Sequence[Example], *, may_copy: bool = False, reads_words: bool = False
 ) -> tuple[dict[str, Any], list[str], bool]:
     """Text options in which tokens are chosen where they are open.
+
+    Args:
+        text: the text options so far.
+        examples: the training examples.
+        may_copy: whether the model may get a copy mechanism.
+        reads_words: whether the model reads sources as words and tokenizes them itself.
 
     Returns:
         The options; a line that says why if tokens are not plain words; and whether some have to be copied.
     """
-    open_sides = [side for side in ("source", "target") if not _chooses_tokens(text.get(side, {}))]
+    sides = ("target",) if reads_words else ("source", "target")
+    open_sides = [side for side in sides if not _chooses_tokens(text.get(side, {}))]
     if not open_sides:
         return dict(text), [], False
     tokens = choose_tokens(examples, may_copy=may_copy and len(open_sides) == 2)
@@ -355,15 +369,27 @@ def _copies_words(text: Mapping[str, Any], profile: DataProfile) -> bool:
 
 def _may_copy(settings: Sequence[str]) -> bool:
     """Whether no setting forbids that words are copied, or chooses a head that cannot copy."""
-    changes: Mapping[str, Any] = {}
-    for setting in settings:
-        changes = merged(changes, parse_setting(setting))
-    model = changes.get("model", {})
+    model = _changes(settings).get("model", {})
     head = model.get("head", {}) if isinstance(model, Mapping) else None
     if not isinstance(head, Mapping) or head.get("copy_mechanism") is False:
         return False
     kind = head.get("kind", "segments")
     return kind not in HEADS.names() or "copy_mechanism" in signature(HEADS.load(kind)).parameters
+
+
+def _changes(settings: Iterable[str]) -> Mapping[str, Any]:
+    """The options that settings change, which need not be valid by themselves."""
+    changes: Mapping[str, Any] = {}
+    for setting in settings:
+        changes = merged(changes, parse_setting(setting))
+    return changes
+
+
+def _is_pretrained(values: Mapping[str, Any]) -> bool:
+    """Whether a part of the model is a pretrained one, which reads words and tokenizes them itself."""
+    model = values.get("model", {})
+    parts = [model.get(part, {}) for part in ("head", "reorderer")] if isinstance(model, Mapping) else []
+    return any(isinstance(part, Mapping) and bool(part.get("pretrained")) for part in parts)
 
 
 def _names_parts(setting: str) -> bool:
