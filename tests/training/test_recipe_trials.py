@@ -157,6 +157,7 @@ def test_a_recipe_that_was_tried_is_not_suggested(candidates):
     exact = RunOptions.parse({"task": {"name": "arithmetic"}})
     assert "--recipe hard" in suggest_recipe(exact, 50.0, ["exact"])
     assert "--recipe seq2seq" in suggest_recipe(exact, 50.0, ["exact", "hard"])
+    assert "train longer, or try another recipe" in suggest_recipe(exact, 50.0, best_at_end=True)
     assert suggest_recipe(exact, 95.0, ["exact"]) is None
 
 

@@ -129,8 +129,10 @@ def _print_advice(run: Path, progress: "Progress", tried: list[str]) -> None:
     from permalign.training.recipes import suggest_recipe
     from permalign.training.run_directory import RunDirectory
 
-    _, score = progress.kept[0]
-    advice = suggest_recipe(RunDirectory(run).read_options(), score, tried)
+    step, score = progress.kept[0]
+    best_at_end = step == progress.step and progress.waited == 0
+    options = RunDirectory(run).read_options()
+    advice = suggest_recipe(options, score, tried, best_at_end=best_at_end)
     if _is_main_process() and advice:
         typer.echo(advice, err=True)
 

@@ -113,7 +113,9 @@ def other_recipes(suggested: str, profile: DataProfile, *, characters: bool = Fa
     return tuple(name for name, is_possible in fits.items() if is_possible and name != suggested)
 
 
-def suggest_recipe(options: RunOptions, score: float, tried: Sequence[str] = ()) -> str | None:
+def suggest_recipe(
+    options: RunOptions, score: float, tried: Sequence[str] = (), *, best_at_end: bool = False
+) -> str | None:
     """Advice for a run on the user's own data whose best result on dev leaves much to be desired; None for others.
 
     Sums over all orders can end in a local optimum in which words are not written from the words that they translate,
@@ -123,14 +125,16 @@ def suggest_recipe(options: RunOptions, score: float, tried: Sequence[str] = ())
         options: the options of the run.
         score: its best result on dev.
         tried: the recipes that were tried before.
+        best_at_end: whether the last evaluation was the best one, so that more steps may help.
     """
     if score >= SATISFYING:
         return None
     is_hard = options.model.reorderer.objective == "hard" and options.model.head.kind == "ssnt"
     recipe = "seq2seq" if is_hard or "hard" in tried else "hard"
     return (
-        f"note: {score:.1f} on dev may be far from what is possible with this data. Try another recipe, such as "
-        f"--recipe {recipe}, or another --seed."
+        f"note: {score:.1f} on dev may be far from what is possible with this data. "
+        + ("The last evaluation was the best one: train longer, or try " if best_at_end else "Try ")
+        + f"another recipe, such as --recipe {recipe}, or another --seed."
     )
 
 
