@@ -13,6 +13,9 @@ from permalign import Ensemble, Transducer
 from permalign.decoding.search_cost import TooCostlyError
 from permalign.explain import compare, explain, sample
 from permalign.explain.trace.trace import Trace
+from permalign.text.tokenized_vocabulary import TokenizedVocabulary
+from permalign.text.tokenizers import PunctuationTokenizer
+from permalign.text.vocabulary import Vocabulary
 
 WORDS = "a b c d"
 PAIR = ("a b c", "C B A")
@@ -214,6 +217,19 @@ def test_unknown_words_are_named(exact_model):
     assert any("zebra" in note for note in trace.notes)
     given = explain(exact_model, "a b", "B zebra")
     assert any("cannot write" in note and "zebra" in note for note in given.notes)
+
+
+def test_an_output_that_begins_with_punctuation_is_shown_as_it_is_predicted():
+    target = TokenizedVocabulary.build([["2021-03"]], PunctuationTokenizer())
+    model = Transducer({"head": {"kind": "tagging", "encoder": {"kind": "none"}}}, Vocabulary(["x"]), target)
+    (dash,) = (number for number, token in enumerate(target.convert_ids_to_tokens(range(7))) if "-" in token)
+    with torch.no_grad():
+        for name, parameter in model.head.named_parameters():
+            if name.endswith("bias") and len(parameter) == len(target):
+                parameter[dash] += 100.0
+    trace = explain(model, "x")
+    assert (trace.target, trace.output) == (("￭-￭",), model.predict("x").tokens)
+    assert trace.output == ("-",)
 
 
 def test_one_word(exact_model, ssnt_model):

@@ -65,7 +65,8 @@ def explain(
     )
     if trace.target != explanation.target:  # the model split words into other subwords than encode does
         trace = replace(trace, alignment=None, at_end=None, copied=None)
-    return replace(trace, target=explanation.target, segments=explanation.segments)
+    words = None if prediction.tokens == explanation.target else prediction.tokens
+    return replace(trace, target=explanation.target, segments=explanation.segments, words=words)
 
 
 def sample(
