@@ -1,3 +1,4 @@
+import gzip
 import json
 import os
 import shutil
@@ -65,6 +66,23 @@ def test_the_last_line_needs_no_line_end_and_windows_line_ends_are_read(predict,
     first, last = (prediction.text for prediction in model.predict(["a b", "c d"]))
     assert (code, out) == (0, f"{first}\n\n{last}\n")
     assert predict(run, text=b"")[:2] == (0, "")
+
+
+def test_a_file_is_read_like_standard_input(predict, run, tmp_path):
+    text = "\n".join(LINES).encode()
+    expected = predict(run, text=text)
+    (tmp_path / "sentences.txt").write_bytes(text)
+    (tmp_path / "sentences.txt.gz").write_bytes(gzip.compress(text))
+    for name in ("sentences.txt", "sentences.txt.gz"):
+        assert predict(run, tmp_path / name, "--batch-size", 2, text=b"") == expected
+    broken = tmp_path / "broken.txt"
+    broken.write_bytes(b"a b\nc \xff d\n")
+    code, out, errors = predict(run, broken, text=b"")
+    assert (code, len(out.splitlines())) == (1, 1)  # the lines before it have their outputs
+    assert f"{broken}, line 2: byte 3 of the line (0xff) is not UTF-8" in errors
+    assert (
+        "Did you mean" in predict("runs/nowhere", tmp_path / "sentence.txt", text=b"")[2]
+    )  # before a model is read
 
 
 def test_a_slow_writer_gets_every_output_immediately(run, model):

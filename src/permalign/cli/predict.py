@@ -1,4 +1,4 @@
-"""``permalign predict``: predict an output for every line of standard input."""
+"""``permalign predict``: predict an output for every line of a file or of standard input."""
 
 import json
 import sys
@@ -23,8 +23,8 @@ from permalign.cli.evaluate import (
     WhichSearch,
 )
 from permalign.cli.formatting import with_examples
+from permalign.cli.input_lines import STANDARD_INPUT, batches_of_lines, require_input
 from permalign.cli.printing import echo
-from permalign.cli.standard_input import STANDARD_INPUT, batches_of_lines, require_input
 from permalign.errors import DataError, PermalignError
 
 if TYPE_CHECKING:
@@ -37,15 +37,16 @@ if TYPE_CHECKING:
     from permalign.training.trained_run import GrammarSource
 
 HELP = with_examples(
-    "Read sentences from standard input, one per line with tokens separated by spaces, and print one output per line, "
-    "in the same order. Lines are processed as they arrive. The output for an empty line is empty.\n\n"
+    "Read sentences from a file or from standard input, one per line and written as in the training data, and print "
+    "one output per line, in the same order. Lines are processed as they arrive. The output for an empty line is empty."
+    "\n\n"
     "With --n-best, several lines are printed per sentence, each with the number of the sentence, the score "
     "(log-probability) and the output, separated by tabs. With --json, one JSON object is printed per sentence.\n\n"
     "Words that the model has never seen are named in a warning on standard error, and in the field unknown of --json.",
-    "predict runs/soft < questions.txt > programs.txt",
+    "predict runs/soft questions.txt > programs.txt",
     "echo '( 1 + 2 ) * 3' | permalign predict runs/soft --explain",
-    "predict runs/de --glossary terms.tsv < sentences.txt",
-    "predict runs/geo --constrained --beam 5 --n-best 5 --json < questions.txt | jq .output",
+    "predict runs/de sentences.txt --glossary terms.tsv",
+    "predict runs/geo --constrained --beam 5 --n-best 5 --json questions.txt | jq .output",
 ).replace("permalign echo", "echo")
 
 
@@ -58,6 +59,10 @@ def predict(
             help="Folder of a run or of a model, a model that comes with permalign, or a name on the Hugging Face hub.",
         ),
     ],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="Text file of sentences [default: standard input]."),
+    ] = None,
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     search: WhichSearch = ChosenSearch.BEAM,
@@ -81,10 +86,10 @@ def predict(
     device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per sentence.")] = False,
 ) -> None:
-    """Predict an output for each line of standard input."""
+    """Predict an output for each line of a file or of standard input."""
     if beam is not None and n_best > beam:
         raise typer.BadParameter(f"--n-best {n_best} needs a --beam of at least {n_best}, not {beam}.")
-    require_input()
+    require_input(file)
     terms = None
     if glossary is not None:
         from permalign.decoding.glossary import Glossary
@@ -112,8 +117,8 @@ def predict(
         predictions = dict(zip(nonempty, predicted, strict=True))
         return [predictions.get(index) for index in range(len(lines))]
 
-    for lines in batches_of_lines(batch_size):
-        for line, prediction in _within_memory(lines, predict_lines):
+    for lines in batches_of_lines(file, batch_size):
+        for line, prediction in _within_memory(lines, predict_lines, file or STANDARD_INPUT):
             if prediction is not None and prediction.unknown:
                 words = ", ".join(prediction.unknown)
                 echo(
@@ -132,9 +137,16 @@ def predict(
 
 
 def _within_memory(
-    lines: "Sequence[Line]", predict_lines: "Callable[[Sequence[Line]], list[Prediction | None]]"
+    lines: "Sequence[Line]",
+    predict_lines: "Callable[[Sequence[Line]], list[Prediction | None]]",
+    name: str | Path,
 ) -> "Iterator[tuple[Line, Prediction | None]]":
     """Yield lines with their predictions; if the batch does not fit into memory, predict line by line.
+
+    Args:
+        lines: a batch of lines.
+        predict_lines: predicts their outputs; None for an empty line.
+        name: the name of their file, for errors.
 
     Raises:
         DataError: a single line does not fit into memory.
@@ -146,13 +158,13 @@ def _within_memory(
             raise
         if len(lines) > 1:
             for line in lines:
-                yield from _within_memory([line], predict_lines)
+                yield from _within_memory([line], predict_lines, name)
             return
         (line,) = lines
         raise DataError(
             f"the line has {len(line.text.split()):,} tokens, too many for the available memory. Shorten it, or lower "
             "--beam.",
-            STANDARD_INPUT,
+            name,
             line.number,
         ) from None
     yield from zip(lines, predictions, strict=True)

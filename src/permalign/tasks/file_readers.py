@@ -90,7 +90,7 @@ def read_text(
     path = Path(path)
     lines: list[Line] = []
     skipped = 0
-    for line in _lines(path):
+    for line in lines_of(path):
         if blank != "keep" and not line.text.strip():
             if blank == "error":
                 raise DataError("the line is empty. Remove it, or add its text.", path, line.number)
@@ -169,7 +169,8 @@ def _table(file: TextFile, rows: list[Row], columns: int | None, kind: str, head
     return Table(file.path, names, rows, file.skipped)
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def lines_of(path: Path) -> Iterator[Line]:
+    """Yield the lines of a text file as they are read; see `read_text`."""
     try:
         with _open(path) as stream:
             number = 0
