@@ -168,6 +168,17 @@ def test_stored_predictions_belong_to_the_model_that_made_them(trained, tmp_path
     assert evaluated == [before, after]
 
 
+def test_examples_of_the_training_split_are_noticed_in_other_splits_only(trained, tmp_path):
+    run, data, _ = trained
+    lines = [json.loads(line) for line in data.read_text().splitlines()]
+    seen = next(line for line in lines if line["split"] == "train")
+    (tmp_path / "new.tsv").write_text(f"{' '.join(seen['source'])}\t{' '.join(seen['target'])}\n")
+    evaluated = TrainedRun(run)
+    assert not any("train" in note for note in evaluated.evaluate("iid/train", DecodingSettings()).notes)
+    split = evaluated.use_file([str(tmp_path / "new.tsv")])
+    assert any("iid/train" in note for note in evaluated.evaluate(split, DecodingSettings()).notes)
+
+
 def test_the_average_is_the_mean_of_the_kept_models(trained, tmp_path):
     run, _, progress = trained
     mean = average([run], tmp_path / "mean").state_dict()
