@@ -190,7 +190,8 @@ def evaluate(
     reports: dict[str, Report] = {}
     groups: dict[str, tuple[Group, ...]] = {}
     for name in splits:
-        echo(f"evaluating on {name} of {trained_run.task.name}", err=True)
+        place = " and ".join(file) if file else f"{name} of {trained_run.task.name}"
+        echo(f"evaluating on {place}", err=True)
         reports[name] = trained_run.evaluate(name, decoding, metric or ())
         if by is not None:
             groups[name] = _breakdown(trained_run, reports[name], by)
