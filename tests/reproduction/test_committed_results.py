@@ -175,13 +175,14 @@ def test_translation_is_reported_as_the_records_give_it(results, page):
     head = "| English to Japanese, BLEU | IID | the paper | LEN | the paper |"
     expected = []
     for row in get_table("table4").rows:
-        cells = [results["table4"][f"{row.key}/{column}"] for column in ("en-ja-iid", "en-ja-len")]
-        spreads = [cell.spread("bleu") for cell in cells]
+        cells = [results["table4"].get(f"{row.key}/{column}") for column in ("en-ja-iid", "en-ja-len")]
+        spreads = [cell and cell.spread("bleu") for cell in cells]
         if any(spreads):
             expected.append([row.title])
             for result, spread in zip(cells, spreads, strict=True):
                 expected[-1].append(f"{spread.mean:.1f}" if spread else "")
-                expected[-1].append("–" if result.cell.paper is None else f"{result.cell.paper:.1f}")
+                paper = result and result.cell.paper
+                expected[-1].append("–" if paper is None else f"{paper:.1f}")
     assert rows_below((ROOT / page).read_text("utf-8"), head) == expected
 
 

@@ -253,6 +253,9 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         'chosen = (device and ("cuda" if torch.cuda.is_available() else "cpu"))': "There is no GPU.",
         "chosen = (device and ('cuda' if torch.cuda.is_available() else 'cpu'))": "There is no GPU.",
     },
+    "evaluation/example_sentences.py": {
+        "if (len(choice) < count):": "Where there are just as many, all of them are taken.",
+    },
     "decoding/output_constraint.py": {
         "return (1)": "All prefixes make the same progress if nothing is required.",
     },

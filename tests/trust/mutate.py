@@ -246,7 +246,7 @@ TESTS = {
     "evaluation/report.py": Tests(("tests/evaluation", "tests/training/test_runs.py")),
     "evaluation/sacrebleu_metrics.py": Tests(("tests/evaluation/test_metrics.py",)),
     "evaluation/example_sentences.py": Tests(
-        ("tests/training/test_combine_models.py", "tests/explain/server")
+        ("tests/training/test_combine_models.py", "tests/explain/server/test_served_runs.py")
     ),
     "evaluation/metrics.py": Tests(
         ("tests/evaluation/test_metrics.py",),
