@@ -13,12 +13,13 @@ _RECOMBINED = ("training.recombine=500",)
 _FOUR_SEEDS = ("training.restarts=4", "training.restart_steps=300", "training.restart_by=loss")
 _OURS = (*_LINKED, "training.max_epochs=40", *_RECOMBINED, *_FOUR_SEEDS)
 _WORD_DROPOUT = ("model.head.word_dropout=0.1",)
+_NAMES = "names"
 _PRETRAINED_TITLE = "Exact transduction, pretrained MiniLM, recombination"
 
 _SYSTEMS = (
     *(
         System(
-            Row(f"{key}-linked{suffix}", f"{title}, entities linked{ending}", baseline=True),
+            Row(f"{key}-linked{suffix}", f"{title}, entities linked{ending}", baseline=True, given=_NAMES),
             key,
             _LINKED,
             evaluation=evaluation,
@@ -31,6 +32,7 @@ _SYSTEMS = (
             "reranked-linked",
             "Exact transduction, constrained, reranked, entities linked (single model)",
             ours=True,
+            given=_NAMES,
         ),
         "exact-window-reranked-linked",
         evaluation=_TRAINING,
@@ -40,6 +42,7 @@ _SYSTEMS = (
             "linked-recombined",
             "Exact transduction, entities linked, recombination, constrained",
             ours=True,
+            given=_NAMES,
         ),
         "exact-window",
         (*_LINKED, "training.max_epochs=40", *_RECOMBINED),
@@ -59,8 +62,8 @@ _SYSTEMS = (
         )
         for key, title, settings in (("", "", ()), ("-hidden", ", word dropout", _WORD_DROPOUT))
         for suffix, ending, evaluation, given in (
-            ("", "", _TRAINING, ""),
-            ("-generalized", " (generalized grammar)", _GENERALIZED, "generalized types"),
+            ("", "", _TRAINING, _NAMES),
+            ("-generalized", " (generalized grammar)", _GENERALIZED, f"{_NAMES}, generalized types"),
         )
     ),
     *(
@@ -81,7 +84,7 @@ _SYSTEMS = (
                 "pretrained-linked-recombined",
                 f"{_PRETRAINED_TITLE}, entities linked, 15 epochs",
                 (*_LINKED, "training.max_epochs=15", *_RECOMBINED),
-                "a pretrained model, names of entities",
+                f"a pretrained model, {_NAMES}",
             ),
         )
         for suffix, ending, evaluation, grammar in (
