@@ -446,8 +446,7 @@ def table3() -> Table:
 
 BEAM_FOR_TRANSLATION: dict[str, Any] = {"beam": 5, "length_penalty": 1.0}
 """The decoding of all translation systems; it was chosen on development sets."""
-_SIXTEEN_EPOCHS = ("training.max_epochs=16", "model.head.encoder.dropout=0.3", "model.head.dropout=0.3")
-_SIXTEEN_EPOCHS_TITLE = "16 epochs, dropout 0.3"
+_LONGER_TITLE = "16 epochs, dropout 0.3"
 _TRANSLATORS = (
     System(Row("seq2seq", "Seq2Seq", baseline=True), "seq2seq", paper=(35.6, 25.3)),
     System(Row("ssnt", "SSNT"), "ssnt", paper=(36.3, 26.5)),
@@ -472,20 +471,14 @@ _TRANSLATORS = (
         columns=("en-ja-iid", "en-ja-len"),
     ),
     System(
-        Row("seq2seq-longer", f"Seq2Seq, {_SIXTEEN_EPOCHS_TITLE}", ours=True, given=_SIXTEEN_EPOCHS_TITLE),
-        "seq2seq",
-        _SIXTEEN_EPOCHS,
-        columns=("en-ja-iid",),
-    ),
-    System(
         Row(
             "hard-pretrained-attention-longer",
-            f"Hard-ReMoto, pretrained reorderer, with attention, {_SIXTEEN_EPOCHS_TITLE}",
+            f"Hard-ReMoto, pretrained reorderer, with attention, {_LONGER_TITLE}",
             ours=True,
-            given=_SIXTEEN_EPOCHS_TITLE,
+            given=_LONGER_TITLE,
         ),
         "hard-pretrained-attention",
-        _SIXTEEN_EPOCHS,
+        ("training.max_epochs=16", "model.head.encoder.dropout=0.3", "model.head.dropout=0.3"),
         evaluation={"decoding": "greedy"},
         columns=("en-ja-iid",),
     ),
@@ -522,12 +515,13 @@ def table4() -> Table:
         notes=(
             "The paper's ZH-EN corpus is FBIS, which is licensed. We use Tatoeba instead, so the paper has no numbers "
             "for these columns.",
-            "In each column, all systems have the same sizes, dropout, batches and learning rates, and are trained for "
-            "ten epochs. ZH-EN has more dropout than EN-JA: 0.3 instead of 0.2, and also on the states of the encoder. "
-            "This was chosen on the development set with SSNT alone. In training, softmaxes are normalised over a "
-            "sample of the vocabulary. Checkpoints are chosen by the BLEU of greedy outputs on the development set. On "
-            "the test set, outputs are decoded with a beam of five, and their log-probabilities are divided by their "
-            "length; this was chosen on the development set, and is the same for all systems.",
+            "In each column, all systems have the same sizes, dropout, batches and learning rates, and are trained "
+            "for ten epochs, but for a row that says otherwise. ZH-EN has more dropout than EN-JA: 0.3 instead of "
+            "0.2, and also on the states of the encoder. This was chosen on the development set with SSNT alone. In "
+            "training, softmaxes are normalised over a sample of the vocabulary. Checkpoints are chosen by the BLEU "
+            "of greedy outputs on the development set. On the test set, outputs are decoded with a beam of five, "
+            "and their log-probabilities are divided by their length; this was chosen on the development set, and "
+            "is the same for all systems.",
             "In the rows with attention, output states attend to the source, as those of Seq2Seq do. Those of SSNT, "
             "Local Reordering and ReMoto do not, as in the paper. All attention is scaled (`scaled_attention: true`) "
             "and fed to the next step (`input_feeding: true`).",
