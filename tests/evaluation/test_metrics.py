@@ -9,7 +9,7 @@ from tests.models import small
 
 from permalign.evaluation import JudgedPrediction, compute_metrics, evaluate, main_metric, make_report
 from permalign.evaluation.metrics import token_accuracy
-from permalign.evaluation.sacrebleu_metrics import corpus_score
+from permalign.evaluation.sacrebleu_metrics import bleu_statistics, corpus_score
 from permalign.plugins import TASKS
 from permalign.tasks.base import Example
 from permalign.tasks.registry import get_task
@@ -110,6 +110,13 @@ def test_scores_and_signatures_are_those_of_the_command_sacrebleu(metric, tmp_pa
     assert 0 < value < 100
     assert signature == printed
     assert ("tok:none" in signature) == (metric == "bleu")
+
+
+def test_scores_of_tokens_are_computed_without_a_warning(caplog):
+    corpus = ["the cat sat on the mat ."] * 200  # sacrebleu warns if many sentences look tokenised
+    corpus_score("bleu", corpus, corpus)
+    bleu_statistics(["the cat", "."], ["the dog", "."])
+    assert caplog.records == []
 
 
 def test_every_output_needs_a_reference():

@@ -31,6 +31,13 @@ class TestSeparableScores:
         with refuses("scores", shape(2, 4, 3)):
             SeparablePermutation(torch.zeros(2, 4, 3))
 
+    @pytest.mark.parametrize(
+        ("number", "expected"), [(2, "1 for 2 words, 4 for 3"), (9, "4 for 3 words, 10 for 4")]
+    )
+    def test_the_wrong_number_of_splits(self, number, expected):
+        with refuses("scores", shape(1, number, 2), rf"n words: {expected}\."):
+            SeparablePermutation(torch.zeros(1, number, 2))
+
     def test_the_wrong_number_of_dimensions(self):
         with refuses("scores", shape(4, 2)):
             SeparablePermutation(torch.zeros(4, 2))

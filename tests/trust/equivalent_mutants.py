@@ -239,6 +239,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "return (bits + 2**32) if bits >= 2**31 else bits": "Products wrap around.",
         "return (bits + 2 ** 32) if bits >= 2**31 else bits": "Products wrap around.",
     },
+    "structures/splits.py": {
+        "below = max(n for n in range((2), scores.shape[1] + 2) if split_count(n) <= scores.shape[1])": (
+            "No number of splits is wrong below that of two words."
+        ),
+    },
     "structures/labelled_synchronous.py": {
         "nodes = torch.full((samples, batch, (self.length + 1), 5), -1, device=device)": _ROOM,
     },
