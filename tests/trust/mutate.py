@@ -216,6 +216,7 @@ TESTS = {
             "tests/training/test_processor_minutes.py",
             "tests/training/test_runs.py",
             "tests/training/test_damage.py",
+            "tests/training/test_pretrained_models.py",
         ),
         r"^(?!.*(test_runs|test_damage))|stage|cannot_be_mended",
     ),
@@ -233,7 +234,7 @@ TESTS = {
     "training/tuning_trials.py": Tests(("tests/training/test_tuning.py",)),
     "training/run_directory.py": Tests(_RUN_FOLDERS),
     "training/resume_check.py": Tests(_RUN_FOLDERS),
-    "training/setup.py": Tests(_RUN_FOLDERS),
+    "training/setup.py": Tests((*_RUN_FOLDERS, "tests/training/test_pretrained_models.py")),
     "training/launch.py": Tests(
         (*_RUN_FOLDERS, "tests/training/test_devices.py", "tests/training/test_recipe_trials.py")
     ),
