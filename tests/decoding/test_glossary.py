@@ -35,6 +35,11 @@ def test_broken_files_are_named(tmp_path, text):
         read(tmp_path, text)
 
 
+def test_the_line_of_a_broken_entry_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"terms\.tsv, line 3: expected"):
+        read(tmp_path, "house\tHaus\n\nred\n")
+
+
 @pytest.mark.parametrize("entry", [(" ", "Haus"), ("house", []), ("house", " "), ("house", ["Haus", ""])])
 def test_entries_without_a_phrase_or_an_output_are_errors(entry):
     with pytest.raises(ValueError, match="needs a source phrase and an output"):
@@ -70,6 +75,23 @@ def test_what_continues_a_phrase_that_is_not_written_yet_is_wanted(prefix, wante
         state = constraint.advance(state, token)
     assert constraint.wanted(state) == wanted
     assert constraint.progress(state) == progress
+
+
+def test_only_the_end_may_follow_an_output_of_the_maximum_length():
+    constraint = GlossaryConstraint([[(4,)]], vocab_size=7)
+    met = constraint.advance(constraint.start(), 4)
+    assert constraint.mask(met, 0, False).nonzero().flatten().tolist() == [END_ID]
+    assert not constraint.mask(constraint.start(), 0, False)[END_ID]
+
+
+def test_both_constraints_hold():
+    letters = GlossaryConstraint([[(5,)]], vocab_size=6)  # it knows fewer tokens than the other one
+    constraint = GlossaryConstraint([[(4,), (6,)]], vocab_size=7, inner=letters, forbidden=[6])
+    state = constraint.start()
+    assert constraint.mask(state, 2, False).tolist() == [False] * 4 + [True, True, False]
+    state = constraint.advance(state, 4)
+    assert constraint.mask(state, 1, False).nonzero().flatten().tolist() == [5]
+    assert constraint.mask(constraint.advance(state, 5), 0, False).nonzero().flatten().tolist() == [END_ID]
 
 
 @pytest.mark.parametrize("head", HEADS)

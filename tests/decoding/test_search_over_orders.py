@@ -32,6 +32,16 @@ def test_a_wide_beam_finds_the_most_probable_output(reorderer):
 
 
 @pytest.mark.parametrize("reorderer", ["exact", "labelled exact"])
+def test_a_wide_beam_finds_the_most_probable_tagging(reorderer):
+    model = make(reorderer, "tagging", seed=4)
+    for source in SOURCES:
+        outputs = list(product(LETTERS.upper(), repeat=len(source)))
+        scores = torch.tensor(model.score([source] * len(outputs), outputs))
+        (prediction,) = model.predict([source], beam=40)
+        assert prediction.score == pytest.approx(scores.max().item(), abs=1e-4)
+
+
+@pytest.mark.parametrize("reorderer", ["exact", "labelled exact"])
 def test_explanations_are_derivations_of_the_output(reorderer):
     model = make(reorderer, "segments", seed=1)
     for prediction in model.predict(SOURCES, beam=3, n_best=3, explain=True):
@@ -61,6 +71,15 @@ def copying():
     (gate,) = (module for module in model.modules() if isinstance(module, CopyGate))
     torch.nn.init.constant_(gate.of_cells.bias, -50.0)
     return model
+
+
+def test_the_head_reads_the_states_of_words_in_the_order_of_a_derivation(copying):
+    source, states = torch.tensor([copying.source.encode(["a", "b", "c"])]), torch.randn(1, 3, 5)
+    (derivations,) = copying.reorderer.distribution(source, torch.tensor([3])).top_derivations(8)
+    for derivation in derivations:
+        reordered, lengths = copying.head.leaf_states(states, [derivation])
+        assert torch.equal(reordered, states[:, list(derivation.order)])
+        assert lengths.tolist() == [3]
 
 
 def test_every_order_of_words_that_are_copied_is_an_output(copying):

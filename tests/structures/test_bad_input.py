@@ -281,9 +281,14 @@ class TestSynchronous:
         with refuses("split_scores", shape(*scores)):
             self.pair(scores=scores)
 
-    @pytest.mark.parametrize("segments", [(2, 3, 5), (2, 4, 5, 3), (1, 3, 5, 3), (2, 3, 0, 3), (2, 3, 5, 0)])
+    @pytest.mark.parametrize("segments", [(2, 3, 5), (2, 4, 5, 3), (1, 3, 5, 3)])
     def test_segments_of_the_wrong_shape(self, segments):
         with refuses("segment_log_probs", shape(*segments)):
+            self.pair(segments=segments)
+
+    @pytest.mark.parametrize("segments", [(2, 3, 0, 3), (2, 3, 5, 0)])
+    def test_no_room_for_an_empty_segment(self, segments):
+        with refuses("segment_log_probs", shape(*segments), "room for an empty segment"):
             self.pair(segments=segments)
 
     def test_lengths_out_of_range(self):

@@ -258,6 +258,10 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         'chosen = (device and ("cuda" if torch.cuda.is_available() else "cpu"))': "There is no GPU.",
         "chosen = (device and ('cuda' if torch.cuda.is_available() else 'cpu'))": "There is no GPU.",
     },
+    "decoding/glossary.py": {
+        "longest = max(map(len, requirements), default=(1))": "No phrase is found where there is none.",
+        "while (start <= len(sentence)):": "No phrase begins behind the last word.",
+    },
     "evaluation/example_sentences.py": {
         "if (len(choice) < count):": "Where there are just as many, all of them are taken.",
     },

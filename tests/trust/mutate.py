@@ -159,7 +159,15 @@ TESTS = {
     "heads/tagging.py": Tests(
         ("tests/heads/test_tagging.py", "tests/heads/test_alignment_posteriors.py", _COPYING), _HEADS
     ),
-    "heads/base.py": Tests(("tests/heads/ssnt", "tests/heads/test_attention.py", *_DECODING), _HEADS),
+    "heads/base.py": Tests(
+        (
+            "tests/heads/ssnt",
+            "tests/heads/test_attention.py",
+            "tests/decoding/test_search_over_orders.py",
+            *_DECODING,
+        ),
+        _HEADS,
+    ),
     "heads/beam_slots.py": Tests(("tests/heads/test_beam_slots.py", "tests/heads/ssnt"), _HEADS),
     "heads/copying.py": Tests((_COPYING,), _HEADS),
     "heads/output_context.py": Tests(("tests/heads/ssnt",)),
