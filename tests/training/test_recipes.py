@@ -11,6 +11,7 @@ from permalign.training.experiments import experiment_names, load_experiment
 from permalign.training.recipe_trials import MIN_DEV_EXAMPLES
 from permalign.training.recipes import (
     MAX_EXACT_LENGTH,
+    MAX_REORDERED_LENGTH,
     RECIPES,
     choose_recipe,
     fit_to_data,
@@ -18,6 +19,8 @@ from permalign.training.recipes import (
     load_experiment_values,
     load_recipe,
     load_recipe_values,
+    other_recipes,
+    suggest_recipe,
 )
 from permalign.training.setup import prepare
 from permalign.training.tokenization import choose_tokens
@@ -78,6 +81,28 @@ def test_all_orders_are_summed_over_up_to_a_length(length, recipe):
     assert choose_recipe(profile_data([(words, words[1:])] * 20)).recipe == recipe
 
 
+@pytest.mark.parametrize(
+    ("length", "recipe"), [(MAX_REORDERED_LENGTH, "hard"), (MAX_REORDERED_LENGTH + 1, "seq2seq")]
+)
+def test_characters_are_reordered_up_to_a_length(length, recipe):
+    profile = replace(profile_data(pairs_of("a b", "A")), source_length=length, target_length=5, monotone=0.0)
+    assert choose_recipe(profile, characters=True).recipe == recipe
+
+
+def test_other_recipes_are_those_that_would_not_take_too_long():
+    short = profile_data(pairs_of("a b", "A"))
+    assert other_recipes("exact", short) == ("hard", "ssnt")
+    assert other_recipes("hard", short, characters=True) == ("ssnt",)
+    long = replace(short, source_length=MAX_REORDERED_LENGTH + 1)
+    assert other_recipes("seq2seq", long) == ("ssnt",)
+
+
+@pytest.mark.parametrize(("recipe", "other"), [("hard", "seq2seq"), ("ssnt", "hard"), ("exact", "hard")])
+def test_another_recipe_is_suggested(pairs, recipe, other):
+    options, _ = load_recipe(recipe, {"name": "own", "path": str(pairs)})
+    assert f"--recipe {other}," in suggest_recipe(options, 50.0)
+
+
 @pytest.mark.parametrize(("growth", "length"), [(0.5, 2), (2.5, 3), (20.0, 8)])
 def test_segments_are_as_long_as_targets_grow(growth, length):
     profile = replace(profile_data(pairs_of("a b", "A")), growth=growth)
@@ -87,6 +112,7 @@ def test_segments_are_as_long_as_targets_grow(growth, length):
 @pytest.mark.parametrize(
     ("num_dev", "setting", "are_tried"),
     [
+        (MIN_DEV_EXAMPLES, "training.max_epochs=1", ["exact"]),
         (MIN_DEV_EXAMPLES, "model.head.embedding_dim=8", ["exact", "hard", "ssnt"]),
         (MIN_DEV_EXAMPLES - 1, "model.head.embedding_dim=8", ["exact"]),
         (MIN_DEV_EXAMPLES, "model.head.kind=segments", ["exact"]),
@@ -279,6 +305,12 @@ def test_tokens_that_were_chosen_are_saved_with_the_model_and_put_together_again
     prediction = model.predict(["3 june 5"], explain=True)[0]
     assert prediction.unknown == ("june",)
     assert "￭" not in prediction.text
+
+
+@pytest.mark.parametrize(("examples", "steps"), [(10, 100), (8000, 150), (1_000_000, 2000)])
+def test_a_run_is_evaluated_once_per_epoch_and_at_least_twenty_times(examples, steps):
+    profile = replace(profile_data(pairs_of("a b", "A", count=1)), examples=examples)
+    assert fit_to_data("ssnt", profile)["training"]["evaluate_every"] == steps
 
 
 @pytest.mark.parametrize("examples", [1, 100, 5000, 1_000_000])

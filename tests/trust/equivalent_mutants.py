@@ -178,6 +178,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "heads/segments/head.py": {
         "log_probs[:, :, END_ID] = segments[:, :, (1), 0]": "Empty segments are the same wherever they begin.",
         "if (count >= 1):": "Trees after the first are cut off.",
+        "widths, sizes = np.arange(n + 1), np.arange(m + (2))": _ROOM,
+        "widths, sizes = np.arange(n + (2)), np.arange(m + 1)": _ROOM,
         "generator = torch.Generator().manual_seed((1))": "Other samples are as good.",
         "room = max((1), int(order.max()) + 1 - copies.ids.shape[1])": "More padding is added than is read.",
         "room = max(0, int(order.max()) + (2) - copies.ids.shape[1])": "More padding is added than is read.",
@@ -261,6 +263,11 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     "decoding/glossary.py": {
         "longest = max(map(len, requirements), default=(1))": "No phrase is found where there is none.",
         "while (start <= len(sentence)):": "No phrase begins behind the last word.",
+    },
+    "training/recombination.py": {
+        "if known is None or node.end - node.start < (known[1] + known[0]):": (
+            "A node comes after those that it is part of."
+        ),
     },
     "evaluation/example_sentences.py": {
         "if (len(choice) < count):": "Where there are just as many, all of them are taken.",

@@ -112,7 +112,9 @@ TESTS = {
         r"Segmental(?!.*gradcheck).*portable|test_bad_input.*[sS]egmental",
     ),
     "structures/permutations.py": Tests(("tests/structures/test_permutations.py",)),
-    "structures/distribution.py": Tests(_TREES, _ON_PORTABLE),
+    "structures/distribution.py": Tests(
+        (*_TREES, "tests/structures/test_labelled_contract.py"), _ON_PORTABLE
+    ),
     "structures/separable.py": Tests(_TREES, _ON_PORTABLE),
     "structures/derivations.py": Tests(_TREES, _ON_PORTABLE),
     "structures/forests.py": Tests((*_TREES, "tests/structures/test_labelled_contract.py"), _ON_PORTABLE),
@@ -171,7 +173,9 @@ TESTS = {
     "heads/beam_slots.py": Tests(("tests/heads/test_beam_slots.py", "tests/heads/ssnt"), _HEADS),
     "heads/copying.py": Tests((_COPYING,), _HEADS),
     "heads/output_context.py": Tests(("tests/heads/ssnt",)),
-    "heads/segmental_head.py": Tests(("tests/heads/segments", "tests/heads/swan"), _HEADS),
+    "heads/segmental_head.py": Tests(
+        ("tests/heads/segments", "tests/heads/swan", "tests/heads/test_alignment_posteriors.py"), _HEADS
+    ),
     "heads/segments/phrase_cells.py": Tests(("tests/heads/segments", _COPYING), _HEADS),
     "heads/swan/decoder.py": Tests(("tests/heads/swan", _COPYING), _HEADS),
     "heads/swan/head.py": Tests(("tests/heads/swan", _COPYING), _HEADS),
@@ -235,7 +239,10 @@ TESTS = {
         ("tests/training/test_combine_models.py", "tests/training/test_runs.py"), "average|ensemble|combine"
     ),
     "training/recombination.py": Tests(("tests/training/test_recombination.py",)),
-    "training/recipes.py": Tests(("tests/training/test_recipes.py",)),
+    "training/recipes.py": Tests(
+        ("tests/training/test_recipes.py", "tests/training/test_recipe_trials.py"),
+        r"^(?!.*test_recipe_trials)|suggest",
+    ),
     "training/tokenization.py": Tests(("tests/training/test_recipes.py", "tests/text")),
     "training/tuning.py": Tests(("tests/training/test_tuning.py",)),
     "training/tuning_ranges.py": Tests(("tests/training/test_tuning.py",)),
