@@ -230,7 +230,7 @@ def test_a_file_alone_is_trained_on_and_the_choice_is_explained(permalign, pairs
     assert answer.stdout == "runs/pairs-seed-0/model\n"
     assert "recipe: tagging, because every target has as many tokens" in answer.stderr
     assert "note: no splits are given, so examples were held out at random: 24 for training" in answer.stderr
-    assert "Try another recipe, such as --recipe hard, or another --seed." in answer.stderr
+    assert "another recipe, such as --recipe hard, or another --seed." in answer.stderr
     again = permalign("train", "runs/pairs-seed-0")
     assert (again.exit_code, "--resume runs/pairs-seed-0" in again.stderr) == (2, True)
 
