@@ -276,6 +276,15 @@ def test_tokens_are_as_coarse_as_can_be_learned(pairs, text):
     assert (choice.reason is None) == (not text)
 
 
+def test_without_sentencepiece_rare_words_of_long_texts_are_left_out(monkeypatch):
+    monkeypatch.setattr("permalign.training.tokenization.find_spec", lambda name: None)
+    rest = "long text " * 9
+    pairs = [(f"{i} {rest}", f"{chr(300 + i)} {rest}") for i in range(50)]
+    choice = choose_tokens(examples_of(*pairs))
+    assert choice.text.get("target", {}) == choice.text.get("source", {}) == {"min_frequency": 2}
+    assert "pip install sentencepiece" in choice.reason
+
+
 @pytest.mark.parametrize(
     ("setting", "source", "target"),
     [

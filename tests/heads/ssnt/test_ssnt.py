@@ -224,3 +224,17 @@ def test_wrong_contexts_are_named(context):
 def test_input_feeding_needs_attention_and_all_preceding_tokens(options, message):
     with pytest.raises(ValueError, match=message):
         MonotoneContract().head(**{"input_feeding": True} | options)
+
+
+def test_on_a_cpu_output_states_stay_in_single_precision(monkeypatch):
+    torch.manual_seed(0)
+    head = SsntHead(input_size=INPUT_SIZE, vocab_size=VOCAB_SIZE, embedding_dim=8, hidden_size=8).eval()
+    outputs, rows = torch.randint(4, VOCAB_SIZE, (2, 5)), torch.arange(2)
+
+    def states():
+        start, cache = head.context.begin(2, outputs.device)
+        return head.context(outputs), start, head.context.advance(cache, rows, outputs[:, 0])[0]
+
+    exact = states()
+    monkeypatch.setattr("permalign.precision.low_precision_dtype", lambda: torch.bfloat16)
+    torch.testing.assert_close(states(), exact, rtol=0, atol=0)
