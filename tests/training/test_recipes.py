@@ -86,7 +86,9 @@ def test_all_orders_are_summed_over_up_to_a_length(length, recipe):
 )
 def test_characters_are_reordered_up_to_a_length(length, recipe):
     profile = replace(profile_data(pairs_of("a b", "A")), source_length=length, target_length=5, monotone=0.0)
-    assert choose_recipe(profile, characters=True).recipe == recipe
+    choice = choose_recipe(profile, characters=True)
+    assert choice.recipe == recipe
+    assert ("characters" in choice.reason) == (length == MAX_REORDERED_LENGTH)
 
 
 def test_other_recipes_are_those_that_would_not_take_too_long():
@@ -112,7 +114,7 @@ def test_segments_are_as_long_as_targets_grow(growth, length):
 @pytest.mark.parametrize(
     ("num_dev", "setting", "are_tried"),
     [
-        (MIN_DEV_EXAMPLES, "training.max_epochs=1", ["exact"]),
+        (MIN_DEV_EXAMPLES, "training.max_epochs=5", ["exact"]),
         (MIN_DEV_EXAMPLES, "model.head.embedding_dim=8", ["exact", "hard", "ssnt"]),
         (MIN_DEV_EXAMPLES - 1, "model.head.embedding_dim=8", ["exact"]),
         (MIN_DEV_EXAMPLES, "model.head.kind=segments", ["exact"]),
