@@ -331,6 +331,7 @@ def test_every_run_ends(examples):
     updates = training["max_epochs"] * -(-examples // training["batch_size"])
     assert 2000 < updates < 50_000
     assert 15 <= updates / training["evaluate_every"] <= 200
+    assert training["patience"]
     assert training["max_cpu_minutes"]
 
 
