@@ -12,6 +12,7 @@ from permalign.heads.copying import in_vocabulary
 from permalign.heads.input_feeding import InputFeedingContext
 from permalign.heads.source_attention import AttendedSource, NoAttention, SourceAttention
 from permalign.precision import in_low_precision
+from permalign.products import Linear
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -254,5 +255,5 @@ def _window_size(context: Literal["full"] | int) -> int | None:
 
 
 def _tanh_layers(input_size: int, hidden_size: int, num_layers: int) -> nn.Sequential:
-    linear = [nn.Linear(hidden_size if layer else input_size, hidden_size) for layer in range(num_layers)]
+    linear = [Linear(hidden_size if layer else input_size, hidden_size) for layer in range(num_layers)]
     return nn.Sequential(*(module for layer in linear for module in (layer, nn.Tanh())))

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from permalign import kernels
 from permalign.checks import (
@@ -14,6 +13,7 @@ from permalign.checks import (
     shape_of,
 )
 from permalign.precision import in_low_precision
+from permalign.products import Linear, linear
 from permalign.shapes import Float, Int
 
 
@@ -48,8 +48,8 @@ class SplitScorer(nn.Module):
         if input_size % 2:
             raise ValueError(f"input_size is {input_size}, but must be even: a forward and a backward half.")
         self.input_size, self.hidden_size, self.dropout = input_size, hidden_size, dropout
-        self.first = nn.Linear(2 * input_size, hidden_size)
-        self.second = nn.Linear(hidden_size, 2)
+        self.first = Linear(2 * input_size, hidden_size)
+        self.second = Linear(hidden_size, 2)
 
     def extra_repr(self) -> str:
         """What `repr` shows besides the layers."""
