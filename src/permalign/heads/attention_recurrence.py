@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from permalign.heads.lstm_gates import activate
 from permalign.heads.source_attention import AttendedSource
 from permalign.products import linear, weight_gradient
 from permalign.shapes import Float
@@ -72,7 +73,7 @@ class _Recurrence(torch.autograd.Function):
         weights = hidden.new_empty(steps, batch, keys.shape[1])
         for j in range(steps):
             torch.add(inputs[j], linear(both[j], weight), out=gates[j])
-            enter, forget, new, leave = _activate(gates[j])
+            enter, forget, new, leave = activate(gates[j])
             torch.mul(forget, memories[j], out=memories[j + 1]).addcmul_(enter, new)
             state = torch.mul(leave, memories[j + 1].tanh(), out=both[j + 1, :, size:])
             weights[j] = torch.baddbmm(bias[..., None], keys, state[..., None]).squeeze(-1).softmax(-1)
@@ -119,12 +120,3 @@ class _Recurrence(torch.autograd.Function):
             both_bar[:, size:],
             memory_bar,
         )
-
-
-def _activate(gates: Tensor) -> tuple[Tensor, ...]:
-    """Apply the nonlinearities of an LSTM in place; return the gates i, f, g and o."""
-    size = gates.shape[-1] // 4
-    gates[:, : 2 * size].sigmoid_()
-    gates[:, 2 * size : 3 * size].tanh_()
-    gates[:, 3 * size :].sigmoid_()
-    return gates.chunk(4, dim=-1)
