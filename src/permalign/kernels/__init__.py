@@ -51,6 +51,7 @@ __all__ = [
     "tagging_inside",
     "walk",
     "warm_up",
+    "writing_weights",
 ]
 
 Backend = Literal["auto", "compiled", "vectorized", "portable"]
@@ -359,6 +360,18 @@ def split_scores(
     return (vectorized if _vectorized() else portable).scoring.split_scores(*arguments)
 
 
+# --- Monotone alignments --------------------------------------------------------------------------------------
+
+
+@outside_autocast
+def writing_weights(
+    cells: Tensor, steps: Tensor, weight: Tensor, bias: Tensor, arrived: Tensor, lengths: Tensor
+) -> Tensor:
+    """The weights of cells that write the next token; see `permalign.kernels.portable.monotone.writing_weights`."""
+    arguments = (cells, steps, weight, bias, arrived, lengths)
+    return (operators if _compiled(cells) else portable).monotone.writing_weights(*arguments)
+
+
 # --- Compiling beforehand -------------------------------------------------------------------------------------
 
 
@@ -382,6 +395,8 @@ def warm_up() -> None:
         best_inside(scores, lengths)
         span_one_hot(scores, lengths)
         walk(gamma, lengths)
+        cells, arrived = torch.zeros(1, 3, 2, dtype=dtype), torch.zeros(1, 1, 3, dtype=dtype)
+        writing_weights(cells, cells[:, :1], weight[0], bias[:1], arrived, lengths)
         segments = torch.zeros(1, 3, 3, 3, dtype=dtype, requires_grad=True)
         synchronous_inside(scores.detach(), segments, lengths, torch.tensor([2])).sum().backward()
         synchronous_walk(scores, segments, lengths, torch.tensor([2]))

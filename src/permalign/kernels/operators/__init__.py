@@ -7,6 +7,13 @@ are operators themselves. Every operator takes ``lengths`` (batch,) and leaves z
 `permalign.kernels.portable` documents what each operator computes.
 """
 
-from permalign.kernels.operators import labelled, labelled_synchronous, scoring, separable, synchronous
+from permalign.kernels.operators import (
+    labelled,
+    labelled_synchronous,
+    monotone,
+    scoring,
+    separable,
+    synchronous,
+)
 
-__all__ = ["labelled", "labelled_synchronous", "scoring", "separable", "synchronous"]
+__all__ = ["labelled", "labelled_synchronous", "monotone", "scoring", "separable", "synchronous"]

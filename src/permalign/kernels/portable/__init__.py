@@ -11,6 +11,13 @@ tokens takes O(n) torch operations.
 `permalign.kernels.operators` computes the same on CPU tensors with compiled loops.
 """
 
-from permalign.kernels.portable import labelled, labelled_synchronous, scoring, separable, synchronous
+from permalign.kernels.portable import (
+    labelled,
+    labelled_synchronous,
+    monotone,
+    scoring,
+    separable,
+    synchronous,
+)
 
-__all__ = ["labelled", "labelled_synchronous", "scoring", "separable", "synchronous"]
+__all__ = ["labelled", "labelled_synchronous", "monotone", "scoring", "separable", "synchronous"]
