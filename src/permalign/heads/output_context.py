@@ -127,8 +127,8 @@ class OutputContext(nn.Module):
         else:
             states, cache = self._run_windows(begin), (begin,)
         # the same for all of them, until they attend to their sources
-        states, *cache = (tensor.expand(rows, -1) for tensor in (states, *cache))
-        return self._attend(states, source), tuple(cache)
+        every = tuple(tensor.expand(rows, -1) for tensor in (states, *cache))
+        return self._attend(every[0], source), every[1:]
 
     def advance(
         self,

@@ -480,7 +480,28 @@ class Model(
         self, sentences: Sequence[Sequence[str]], settings: SearchSettings, n_best: int, explain: bool
     ) -> list[Prediction]:
         batch = self._batch(sentences, [()] * len(sentences))
-        reading = self.read(batch)
+        return self.predict_reading(self.read(batch), batch, sentences, settings, n_best, explain)
+
+    @torch.no_grad()
+    def predict_reading(
+        self,
+        reading: Reading,
+        batch: Batch,
+        sentences: Sequence[Sequence[str]],
+        settings: SearchSettings,
+        n_best: int = 1,
+        explain: bool = False,
+    ) -> list[Prediction]:
+        """`predict` for sentences that the model, in evaluation mode, has already read.
+
+        Args:
+            reading: what `read` returned for the batch.
+            batch: the sentences.
+            sentences: their words.
+            settings: how to search.
+            n_best: see `predict`.
+            explain: see `predict`.
+        """
         final = reading.beam_scores_are_exact and self.inverse_weight is None
         candidates = reading.find_candidates(settings, n_best if final else max(settings.beam, n_best))
         if not reading.beam_scores_are_exact and (
