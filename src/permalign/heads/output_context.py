@@ -13,7 +13,7 @@ from permalign.heads.input_feeding import InputFeedingContext
 from permalign.heads.lstm_gates import lstm_state
 from permalign.heads.source_attention import AttendedSource, NoAttention, SourceAttention
 from permalign.precision import in_low_precision
-from permalign.products import Linear
+from permalign.products import Linear, linear
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -204,7 +204,7 @@ class OutputContext(nn.Module):
 
 
 def _project(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    projected: Tensor = in_low_precision(functional.linear, inputs, weight, bias, on_cpu=False)
+    projected: Tensor = in_low_precision(linear, inputs, weight, bias, on_cpu=False)
     return projected
 
 
@@ -271,5 +271,5 @@ def _window_size(context: Literal["full"] | int) -> int | None:
 
 
 def _tanh_layers(input_size: int, hidden_size: int, num_layers: int) -> nn.Sequential:
-    linear = [Linear(hidden_size if layer else input_size, hidden_size) for layer in range(num_layers)]
-    return nn.Sequential(*(module for layer in linear for module in (layer, nn.Tanh())))
+    layers = [Linear(hidden_size if layer else input_size, hidden_size) for layer in range(num_layers)]
+    return nn.Sequential(*(module for layer in layers for module in (layer, nn.Tanh())))

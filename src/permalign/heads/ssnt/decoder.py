@@ -117,7 +117,7 @@ class SsntDecoder(Decoder):
         """Write one token in each of the chosen rows."""
         slots, source, vocab_size = self._slots, self._source, self._head.vocab_size
         sentences = slots.sentences[rows]
-        known = in_vocabulary(tokens, vocab_size)
+        known = tokens if source.copies is None else in_vocabulary(tokens, vocab_size)
         arrived = slots.pick(self._ready, rows) + source.tokens.logits[sentences, :, known]
         arrived += slots.pick(self._step_logits, rows).gather(1, known[:, None])
         if source.copies is not None:
