@@ -100,7 +100,7 @@ def test_synchronous_inside(length, scale, phrase, dtype):
         torch.testing.assert_close(ours, theirs, atol=scale * TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("labels", [1, 3])
+@pytest.mark.parametrize("labels", [1, 3, 9])
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_labelled_synchronous_inside(length, labels, dtype):
     splits, segments, *lengths = random_pairs(length, dtype)
@@ -161,7 +161,7 @@ def test_sums_without_gradients_are_those_of_all_pairs_at_once(monkeypatch):
     assert torch.equal(torch.cat(one_by_one), torch.cat(at_once))
 
 
-@pytest.mark.parametrize("labels", [1, 2, 6])
+@pytest.mark.parametrize("labels", [1, 2, 6, 9, 17])
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
 def test_labelled(length, labels, dtype):
     torch.manual_seed(length)

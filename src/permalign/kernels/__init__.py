@@ -26,7 +26,7 @@ from torch import Tensor
 
 from permalign.kernels import operators, portable, vectorized
 from permalign.kernels.layout import length_of, root_scores, span_count
-from permalign.kernels.numerics import LOG_ZERO, needs_logs
+from permalign.kernels.numerics import LOG_TWO, LOG_ZERO, needs_logs
 from permalign.kernels.portable.synchronous import Walks
 from permalign.precision import outside_autocast
 
@@ -282,7 +282,9 @@ def labelled_synchronous_inside(
         return _sum_in_groups(
             lambda *group: operators.labelled_synchronous.inside(rules, root, *group)[0],
             pairs,
-            span_count(tokens.shape[1]) * segments.shape[2] ** 2 * (tokens.shape[2] + 1),
+            span_count(tokens.shape[1])
+            * segments.shape[2] ** 2
+            * (operators.labelled.padded(tokens.shape[2]) + 1),
         )
     return portable.labelled_synchronous.inside(rules, root, *pairs)[0].logsumexp(-1).to(tokens.dtype)
 
@@ -307,7 +309,7 @@ def labelled_synchronous_walk(
         chart = operators.labelled_synchronous.best_inside(rules, *pairs)
     elif _compiled(tokens) and not _extreme(rules, root):
         _, values, scales = operators.labelled_synchronous.inside(rules, root, *pairs)
-        chart = values.log_().add_(scales[..., None]).clamp_(min=LOG_ZERO)
+        chart = values[..., : tokens.shape[2]].log().add_(LOG_TWO * scales[..., None]).clamp_(min=LOG_ZERO)
     else:
         cells = portable.labelled_synchronous.inside(rules, root, *pairs, maximise=uniforms is None)[1]
         chart = torch.cat(cells, dim=1)

@@ -1,7 +1,11 @@
 """Numbers that every backend must agree on: the logarithm of zero, safe ranges of scores, the dropout hash."""
 
+from math import log
+
 import torch
 from torch import Tensor
+
+LOG_TWO = log(2.0)
 
 LOG_ZERO = -1e30
 """The log-weight of what is impossible: sums of a few of them stay finite in float32, so no gradient becomes NaN."""
