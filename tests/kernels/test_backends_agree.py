@@ -191,6 +191,29 @@ def test_labelled(length, labels, dtype):
     torch.testing.assert_close(*tops)
 
 
+@pytest.mark.parametrize("labels", [1, 2, 9, 17])
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_factorised(length, labels, dtype):
+    torch.manual_seed(length)
+    lengths = random_lengths(length)
+    shapes = (2, 2, labels, labels), (labels,), (4, length, labels), (4, split_count(length), 2)
+    grammar = [torch.randn(shape, dtype=dtype) for shape in shapes]
+    emissions = torch.randn(4, length, length, dtype=dtype)
+    for function, inputs in (
+        (lambda *g: kernels.factorised_log_partition(*g, lengths), grammar),
+        (lambda *g: kernels.factorised_tagging_inside(*g, lengths), [*grammar, emissions]),
+    ):
+        compiled, portable = on_both_backends(function, *inputs)
+        for ours, theirs in zip(compiled, portable, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=2 * TOLERANCE[dtype], rtol=2 * TOLERANCE[dtype])
+    charts = []
+    for name in ("compiled", "portable"):
+        with kernels.backend(name):
+            charts.append(kernels.factorised_chart(*grammar, lengths, maximise=True))
+    tops = [root_scores(chart, grammar[1], lengths) for chart in charts]
+    torch.testing.assert_close(*tops)
+
+
 @pytest.mark.parametrize("which", [0, 1], ids=["rules", "root"])
 def test_operators_refuse_what_probabilities_cannot_hold(which):
     grammar = [torch.zeros(shape) for shape in ((2, 2, 2, 2), (2,), (1, 3, 2), (1, 4, 2))]

@@ -23,7 +23,7 @@ def tile_operations(matrix, factors, turned, outer, combined):
     tile = vectors.load_tile(matrix, 2, matrix.shape[1])
     vectors.store_tile(turned, 0, LANES, vectors.transposed(tile))
     row = vectors.load(factors, 0)
-    vectors.store_tile(outer, 0, LANES, vectors.add_outer_product(tile, factors, 5, row))
+    vectors.store_tile(outer, 0, LANES, vectors.add_outer_product(tile, factors, 1, 2, row))
     vectors.store_tile(outer, LANES * LANES, LANES, vectors.zero_tile())
     vectors.store(combined, 0, vectors.combined_rows(tile, factors, 5))
 
@@ -48,6 +48,6 @@ def test_tiles(random):
     tile_operations(matrix, factors, turned, outer, combined)
     tile, column = matrix[:, 2 : 2 + LANES], factors[5 : 5 + LANES]
     np.testing.assert_array_equal(turned, tile.T)
-    np.testing.assert_allclose(outer[0], tile + np.outer(column, factors[:LANES]))
+    np.testing.assert_allclose(outer[0], tile + np.outer(factors[1::2], factors[:LANES]))
     np.testing.assert_array_equal(outer[1], 0)
     np.testing.assert_allclose(combined, column @ tile)

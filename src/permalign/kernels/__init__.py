@@ -17,7 +17,7 @@ tensor([2.])
 Importing this module registers the operators with torch, which a program saved by ``torch.export`` needs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, get_args
 
@@ -36,6 +36,9 @@ __all__ = [
     "backend",
     "best_inside",
     "expected_matrix",
+    "factorised_chart",
+    "factorised_log_partition",
+    "factorised_tagging_inside",
     "inside",
     "labelled_chart",
     "labelled_log_partition",
@@ -222,12 +225,51 @@ def labelled_tagging_inside(
     return portable.labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths, logs)
 
 
-def _extreme(rules: Tensor, root: Tensor) -> bool:
+def _extreme(rules: Tensor | Sequence[Tensor], root: Tensor) -> bool:
     """Whether scores differ too much for double precision in probability space.
 
     While ``torch.compile`` traces a program, values are unknown; the operators check them again when they run.
     """
     return not torch.compiler.is_compiling() and needs_logs(rules, root, torch.float64)
+
+
+# --- Labelled trees whose rules are products ------------------------------------------------------------------
+
+
+@outside_autocast
+def factorised_chart(
+    factors: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor, maximise: bool = False
+) -> Tensor:
+    """Log-weights of spans by label; see `permalign.kernels.portable.factorised.inside`, and `labelled_chart`."""
+    if maximise:
+        factors, tokens, splits = factors.detach(), tokens.detach(), splits.detach()
+        if _compiled(tokens):
+            return operators.factorised.best_inside(factors, tokens, splits, lengths)
+    logs = needs_logs(factors.unbind(1), root)
+    return portable.factorised.inside(factors, tokens, splits, lengths, logs, maximise)
+
+
+@outside_autocast
+def factorised_log_partition(
+    factors: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
+) -> Tensor:
+    """The log of the summed weight of all labelled trees, ``(batch,)``, whose rules are products."""
+    if _compiled(tokens) and not _extreme(factors.unbind(1), root):
+        return operators.factorised.inside(factors, root, tokens, splits, lengths)[0]
+    logs = needs_logs(factors.unbind(1), root)
+    chart = portable.factorised.inside(factors, tokens, splits, lengths, logs)
+    return root_scores(chart, root, lengths).logsumexp(-1)
+
+
+@outside_autocast
+def factorised_tagging_inside(
+    factors: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
+) -> Tensor:
+    """Sum over labelled trees with emissions; see `permalign.kernels.portable.factorised.tagging_inside`."""
+    if _compiled(tokens) and not _extreme(factors.unbind(1), root):
+        return operators.factorised.tagging_inside(factors, root, tokens, splits, emissions, lengths)[0]
+    logs = needs_logs(factors.unbind(1), root)
+    return portable.factorised.tagging_inside(factors, root, tokens, splits, emissions, lengths, logs)
 
 
 # --- Derivations that write an output -------------------------------------------------------------------------
@@ -393,6 +435,10 @@ def warm_up() -> None:
         total = total + labelled_log_partition(*grammar, lengths).sum()
         total = total + labelled_tagging_inside(*grammar, torch.zeros(1, 3, 3, dtype=dtype), lengths).sum()
         labelled_chart(*grammar, lengths, maximise=True)
+        # with two labels, the factors of rules have the shape of rules
+        total = total + factorised_log_partition(*grammar, lengths).sum()
+        total = total + factorised_tagging_inside(*grammar, torch.zeros(1, 3, 3, dtype=dtype), lengths).sum()
+        factorised_chart(*grammar, lengths, maximise=True)
         (total + log_partition.sum() + likelihood.sum()).backward()
         best_inside(scores, lengths)
         span_one_hot(scores, lengths)

@@ -118,6 +118,11 @@ class ReordererOptions(PartOptions):
     )
     inversion_weight: float = Field(0.0, ge=0.0, description="weight of the inversion prior in the loss")
     num_labels: PositiveInt = Field(8, description="number of latent labels (labelled)")
+    factorised_rules: bool = Field(
+        False,
+        description="whether the labels of a node's two children are independent given the node's label and rule, so "
+        "that many labels (64, say) cost about as much as a few otherwise (labelled)",
+    )
     features: Literal["token", "encoding"] = Field(
         "token",
         description="what the label weights of a word are computed from: the word alone (token), or the state of the "

@@ -3,6 +3,7 @@
 from permalign.structures.aligned_segments import Segment, bracketed
 from permalign.structures.derivations import Derivation, Tree
 from permalign.structures.distribution import OrderDistribution
+from permalign.structures.factorised import FactorisedLabelledPermutation
 from permalign.structures.kbest import ProbableOrder
 from permalign.structures.labelled import LabelledPermutation
 from permalign.structures.labelled_synchronous import LabelledSynchronousPermutation
@@ -15,6 +16,7 @@ from permalign.structures.synchronous import SynchronousPermutation, Transductio
 __all__ = [
     "BestAlignment",
     "Derivation",
+    "FactorisedLabelledPermutation",
     "LabelledPermutation",
     "LabelledSynchronousPermutation",
     "LearnedGrammar",

@@ -289,7 +289,12 @@ class LabelledPermutation(OrderDistribution):
 
     def _require_shapes(self) -> None:
         """Require that all scores have the sizes of the token scores."""
-        scores = {name: value for name, value in self._arguments().items() if name != "lengths"}
+        scores = {
+            "rule_scores": self.rule_scores,
+            "token_scores": self.token_scores,
+            "split_scores": self.split_scores,
+            "root_scores": self.root_scores,
+        }
         require_floats(scores)
         batch, length, labels = self.token_scores.shape
         expected = {

@@ -81,28 +81,34 @@ def sum_over_points(points, cells, weights, values, pairs):
                 tile = zero_tile()
                 for j in range(points):
                     left, right = cells[orientation, 0, j] * labels + b, cells[orientation, 1, j] * labels + c
-                    tile = add_outer_product(
-                        tile, values, left, scaled(load(values, right), weights[orientation, j])
-                    )
+                    weighted = scaled(load(values, right), weights[orientation, j])
+                    tile = add_outer_product(tile, values, left, 1, weighted)
                 store_tile(pairs, (orientation * labels + b) * labels + c, labels, tile)
+
+
+@inlined
+def normalise(value):
+    """Divide values by a power of two that makes the largest of them 1/2 to 1; its exponent is returned."""
+    largest = 0.0
+    for a in range(value.shape[0]):
+        largest = max(largest, value[a])
+    exponent = frexp(largest)[1]
+    factor = ldexp(1.0, -exponent)
+    for a in range(value.shape[0]):
+        value[a] *= factor
+    return exponent
 
 
 @compiled
 def apply_rules(pairs, rules, value):
     """value(a) = sum over pairs of rules(pair, a) * pairs(pair), divided by a power of two; returns its exponent."""
-    labels, largest = value.shape[0], 0.0
+    labels = value.shape[0]
     value[:] = 0.0
     for pair in range(0, pairs.shape[0], LANES):
         for a in range(0, labels, LANES):
             tile = load_tile(rules, pair * labels + a, labels)
             store(value, a, added(load(value, a), combined_rows(tile, pairs, pair)))
-    for a in range(labels):
-        largest = max(largest, value[a])
-    exponent = frexp(largest)[1]
-    factor = ldexp(1.0, -exponent)
-    for a in range(labels):
-        value[a] *= factor
-    return exponent
+    return normalise(value)
 
 
 @compiled
@@ -122,7 +128,7 @@ def apply_rules_backward(pairs, rules, adjoint, exponent, factors, grad_rules, g
         for a in range(0, adjoint.shape[0], LANES):
             at = pair * adjoint.shape[0] + a * LANES
             grad_pair = added(grad_pair, combined_rows(load_tile(rules, at, LANES), factors, a))
-            tile = add_outer_product(load_tile(grad_rules, at, LANES), factors, a, weight)
+            tile = add_outer_product(load_tile(grad_rules, at, LANES), factors, a, 1, weight)
             store_tile(grad_rules, at, LANES, tile)
         store(grad_pairs, pair, grad_pair)
 

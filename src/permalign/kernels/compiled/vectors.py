@@ -219,18 +219,18 @@ def store_tile(typing_context, array, at, stride, tile):
 
 
 @operation
-def add_outer_product(typing_context, tile, array, at, vector):
-    """tile[b, c] + array[at + b] * vector[c]."""
+def add_outer_product(typing_context, tile, array, at, stride, vector):
+    """tile[b, c] + array[at + b * stride] * vector[c]."""
 
     def generate(context, builder, signature, arguments):
-        tile, array, at, vector = arguments
-        one, rows = ir.Constant(at.type, 1), []
+        tile, array, at, stride, vector = arguments
+        rows = []
         for row, before in enumerate(_rows(builder, tile)):
-            number = builder.load(_pointer(context, builder, signature.args[1], array, at, (row, one)))
+            number = builder.load(_pointer(context, builder, signature.args[1], array, at, (row, stride)))
             rows.append(_add_product(builder, before, _spread(builder, number), vector))
         return pack_array(builder, rows)
 
-    return TILE(TILE, array, types.intp, VECTOR), generate
+    return TILE(TILE, array, types.intp, types.intp, VECTOR), generate
 
 
 @operation

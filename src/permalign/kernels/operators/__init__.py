@@ -8,6 +8,7 @@ are operators themselves. Every operator takes ``lengths`` (batch,) and leaves z
 """
 
 from permalign.kernels.operators import (
+    factorised,
     labelled,
     labelled_synchronous,
     monotone,
@@ -16,4 +17,12 @@ from permalign.kernels.operators import (
     synchronous,
 )
 
-__all__ = ["labelled", "labelled_synchronous", "monotone", "scoring", "separable", "synchronous"]
+__all__ = [
+    "factorised",
+    "labelled",
+    "labelled_synchronous",
+    "monotone",
+    "scoring",
+    "separable",
+    "synchronous",
+]

@@ -54,16 +54,21 @@ def powers_of_two(scores: Tensor) -> Any:
     return torch.stack([factors, exponents], -1).numpy()
 
 
+def scaled(scores: Tensor) -> tuple[Tensor, float]:
+    """Weights divided by a power of two that makes the largest of them 1 to 2, and its exponent."""
+    exponent = floor(float(scores.amax()) / LOG_TWO)
+    return (scores - exponent * LOG_TWO).exp(), float(exponent)
+
+
 def scaled_rules(rules: Tensor, root: Tensor) -> tuple[Tensor, float]:
-    """Weights of rules `by_label`, divided by a power of two that makes the largest of them 1 to 2; its exponent."""
+    """Weights of rules `by_label`, divided by a power of two, and its exponent."""
     if needs_logs(rules, root, torch.float64):
         raise ValueError(
             "rule_scores or root_scores differ by too much for compiled kernels, which compute in probability space. "
             "Use kernels.backend('portable'), which falls back on logarithms."
         )
-    scores = pad_labels(rules, axes=3)
-    exponent = floor(float(scores.amax()) / LOG_TWO)
-    return by_label((scores - exponent * LOG_TWO).exp()), float(exponent)
+    weights, exponent = scaled(pad_labels(rules, axes=3))
+    return by_label(weights), exponent
 
 
 def require_shapes(rules: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor) -> None:
@@ -82,7 +87,12 @@ def zero_gradients(tokens: Tensor, splits: Tensor) -> list[Tensor]:
     Those of rules and root are kept for each sentence, so that threads do not write to the same memory.
     """
     batch, length, labels = *tokens.shape[:2], padded(tokens.shape[2])
-    shapes = [(batch, 2 * labels**2 // LANES, labels, LANES), (batch, labels), (batch, length, labels), tuple(splits.shape)]
+    shapes = [
+        (batch, 2 * labels**2 // LANES, labels, LANES),
+        (batch, labels),
+        (batch, length, labels),
+        tuple(splits.shape),
+    ]
     return [torch.zeros(shape, dtype=torch.float64) for shape in shapes]
 
 

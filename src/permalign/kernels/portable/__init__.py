@@ -12,6 +12,7 @@ tokens takes O(n) torch operations.
 """
 
 from permalign.kernels.portable import (
+    factorised,
     labelled,
     labelled_synchronous,
     monotone,
@@ -20,4 +21,12 @@ from permalign.kernels.portable import (
     synchronous,
 )
 
-__all__ = ["labelled", "labelled_synchronous", "monotone", "scoring", "separable", "synchronous"]
+__all__ = [
+    "factorised",
+    "labelled",
+    "labelled_synchronous",
+    "monotone",
+    "scoring",
+    "separable",
+    "synchronous",
+]
