@@ -1,5 +1,6 @@
 """Distributions over labelled trees whose rules are products, for many labels."""
 
+from functools import partial
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -7,7 +8,8 @@ from torch.distributions import constraints
 
 from permalign import kernels
 from permalign.checks import require_floats, shape_of
-from permalign.kernels.portable.factorised import expanded
+from permalign.kernels.portable import labelled as choices
+from permalign.kernels.portable.factorised import best_option, expanded
 from permalign.shapes import Float, Int
 from permalign.structures.labelled import LabelledPermutation
 
@@ -84,6 +86,13 @@ class FactorisedLabelledPermutation(LabelledPermutation):
 
     def _chart(self, maximise: bool = False) -> Tensor:
         return kernels.factorised_chart(*self._factors(), self.lengths, maximise)
+
+    def _walk(self, chart: Tensor, uniforms: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        if uniforms is not None:  # one draw decides on a split point and both labels at once
+            return super()._walk(chart, uniforms)
+
+        option = partial(best_option, self.child_scores.detach())
+        return choices.walk(chart, option, self.root_scores, self.split_scores, self.lengths, None)
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
 

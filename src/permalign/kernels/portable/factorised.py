@@ -21,6 +21,7 @@ from permalign.kernels.layout import (
     masked_tokens,
     width_block,
 )
+from permalign.kernels.portable.labelled import Option
 
 
 def expanded(factors: Tensor) -> Tensor:
@@ -36,7 +37,7 @@ def project(cells: Tensor, factors: Tensor, logs: bool, maximise: bool = False) 
         return weights.amax(-1) if maximise else weights.logsumexp(-1)
     top, highest = cells.detach().amax(-1), factors.detach().amax((0, 2, 3))[:, None]
     matrix = (factors - highest[..., None]).exp().flatten(0, 2)
-    sums = ((cells - top[..., None]).exp() @ matrix.T).log().unflatten(-1, factors.shape[:3])
+    sums: Tensor = ((cells - top[..., None]).exp() @ matrix.T).log().unflatten(-1, factors.shape[:3])
     return sums + top[..., None, None, None] + highest
 
 
@@ -82,6 +83,32 @@ def inside(
 def _attached_zeros(splits: Tensor, factors: Tensor) -> Tensor:
     """Zeros ``(batch,)`` attached to splits and factors, so that a sentence of one token has gradients (of zero)."""
     return attached_zeros(splits) + factors[:0].sum()
+
+
+def best_option(
+    factors: Tensor,
+    label: Tensor,
+    allowed: Tensor,
+    of_left: Tensor,
+    of_right: Tensor,
+    of_split: Tensor,
+    draw: None = None,
+) -> Option:
+    """The heaviest options of spans: the best label of each child, then the best split point; O(n K).
+
+    The arguments are those of `permalign.kernels.portable.labelled.choose_option`; nothing is drawn.
+    """
+    # (walker, split, orientation), each side
+    (left, left_label), (right, right_label) = (
+        (child[:, :, None] + factors[:, side, label].transpose(0, 1)[:, None]).max(-1)
+        for side, child in enumerate((of_left, of_right))
+    )
+    weights = (of_split + left + right).masked_fill(~allowed[..., None], -torch.inf)
+    option = weights.flatten(1).argmax(1)
+    left_label, right_label = (
+        side.flatten(1).gather(1, option[:, None])[:, 0] for side in (left_label, right_label)
+    )
+    return option // 2, option % 2, left_label, right_label
 
 
 def tagging_inside(
