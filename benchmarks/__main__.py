@@ -36,6 +36,7 @@ def measurements() -> Iterator[list[Measurement]]:
     yield [reordering.memory_of_one_sentence(length=500)]
     yield labelled.compiled_against_portable(labelled.Size(batch=16, length=20), target=3)
     yield [labelled.likelihood_seconds(labelled.Size(batch=16, length=41), target=0.3)]
+    yield [labelled.factorised_against_full(labelled.Size(batch=16, length=20, labels=64))]
     yield alignment.additive_against_full(alignment.Size())
     yield [
         transduction.seconds_of_likelihood(transduction.Size(32, 9, 5), target=0.015),

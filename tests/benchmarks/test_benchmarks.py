@@ -68,6 +68,10 @@ def test_labelled_trees_on_both_backends():
         details = measurement.details
         assert measurement.measured == details["portable seconds"] / details["compiled seconds"]
     assert labelled.likelihood_seconds(size, target=60.0, times=1).met
+    factorised = labelled.factorised_against_full(size, full_labels=2, times=1)
+    assert (
+        factorised.measured == factorised.details["factorised seconds"] / factorised.details["full seconds"]
+    )
 
 
 @pytest.mark.parametrize("labels", [0, 3])

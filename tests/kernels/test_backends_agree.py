@@ -221,6 +221,9 @@ def test_operators_refuse_what_probabilities_cannot_hold(which):
     with pytest.raises(ValueError, match="differ by too much"):
         operators.labelled.inside(*grammar, torch.tensor([3]))
     assert kernels.labelled_log_partition(*grammar, torch.tensor([3])).isfinite().all()
+    with pytest.raises(ValueError, match="differ by too much"):
+        operators.factorised.inside(*grammar, torch.tensor([3]))
+    assert kernels.factorised_log_partition(*grammar, torch.tensor([3])).isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["compiled", "vectorized"])

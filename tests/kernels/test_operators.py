@@ -9,7 +9,14 @@ from tests.structures.contract import seeded
 from torch._library.custom_ops import CustomOpDef
 
 from permalign import kernels
-from permalign.kernels.operators import labelled, labelled_synchronous, scoring, separable, synchronous
+from permalign.kernels.operators import (
+    factorised,
+    labelled,
+    labelled_synchronous,
+    scoring,
+    separable,
+    synchronous,
+)
 
 BATCH, LENGTH, HIDDEN = 2, 4, 5
 SPLITS = (LENGTH**3 - LENGTH) // 6
@@ -18,7 +25,7 @@ SEED = torch.tensor(12345)
 
 OPERATORS = {
     value._qualname: value
-    for module in (labelled, labelled_synchronous, scoring, separable, synchronous)
+    for module in (factorised, labelled, labelled_synchronous, scoring, separable, synchronous)
     for value in vars(module).values()
     if isinstance(value, CustomOpDef)
 }
@@ -57,6 +64,10 @@ def examples():
     known_grammar = [tensor.detach() for tensor in grammar]
     labelled_chart = labelled.inside(*known_grammar, LENGTHS)[1:]
     labelled_tags = labelled.tagging_inside(*known_grammar, emissions.detach(), LENGTHS)[1:]
+    products = (draw(2, 2, 3, 3), *grammar[1:])
+    known_products = [tensor.detach() for tensor in products]
+    factorised_chart = factorised.inside(*known_products, LENGTHS)[1:]
+    factorised_tags = factorised.tagging_inside(*known_products, emissions.detach(), LENGTHS)[1:]
     labelled_pairs = labelled_synchronous.inside(*known_grammar, segments.detach(), *both)[1:]
     return {
         "permalign::synchronous_inside": (scores, leaves, *both, False),
@@ -90,6 +101,16 @@ def examples():
             per_sentence,
             *known_grammar,
             *labelled_tags,
+            LENGTHS,
+        ),
+        "permalign::factorised_inside": (*products, LENGTHS),
+        "permalign::factorised_inside_backward": (per_sentence, *known_products, *factorised_chart, LENGTHS),
+        "permalign::factorised_best_inside": (known_products[0], *known_products[2:], LENGTHS),
+        "permalign::factorised_tagging_inside": (*products, emissions, LENGTHS),
+        "permalign::factorised_tagging_inside_backward": (
+            per_sentence,
+            *known_products,
+            *factorised_tags,
             LENGTHS,
         ),
         "permalign::split_scores": (*fenceposts, weight, bias, LENGTHS, SEED, 0.25),
