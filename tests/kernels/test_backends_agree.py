@@ -100,6 +100,33 @@ def test_synchronous_inside(length, scale, phrase, dtype):
         torch.testing.assert_close(ours, theirs, atol=scale * TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("threshold", [0.0, 1e-4, 1e-2, 0.3])
+@pytest.mark.parametrize("scale", [1.0, 5.0, 300.0])
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_pruned_synchronous_inside(length, scale, threshold):
+    """The same cells are kept, with the same bound on what is lost; and the same sums over them."""
+    scores, segments, *lengths = random_pairs(length, torch.float64, scale)
+
+    def kept(splits, segments):
+        rules = kernels.span_softmax(splits, lengths[0])
+        return kernels.synchronous_bounds(rules, segments, *lengths, threshold)
+
+    compiled, portable = on_both_backends(lambda s, e: tuple(kept(s, e)), scores, segments)
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
+
+    def summed(splits, segments):
+        rules = kernels.span_softmax(splits, lengths[0])
+        pruning = kernels.Pruning(*(tensor.detach() for tensor in compiled))
+        log_sums = kernels.pruned_synchronous_inside(rules, segments, pruning, *lengths)
+        # the portable sum knows logs of what is too small for products
+        return torch.where(log_sums < pruning.relaxed(lengths[1]) - 500, 0.0, log_sums)
+
+    compiled_sums, portable_sums = on_both_backends(summed, scores, segments)
+    for ours, theirs in zip(compiled_sums, portable_sums, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-8, rtol=1e-8)
+
+
 @pytest.mark.parametrize("labels", [1, 3, 9])
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_labelled_synchronous_inside(length, labels, dtype):
@@ -153,11 +180,20 @@ def test_labelled_synchronous_walks(length, labels):
 def test_sums_without_gradients_are_those_of_all_pairs_at_once(monkeypatch):
     splits, segments, *lengths = random_pairs(5, torch.float64)
     grammar = [torch.randn(shape, dtype=torch.float64) for shape in ((2, 3, 3, 3), (3,), (4, 5, 3))]
-    plain, labelled = (splits, segments, *lengths), (*grammar, splits, segments, *lengths)
-    at_once = kernels.synchronous_inside(*plain), kernels.labelled_synchronous_inside(*labelled)
+    rules = kernels.span_softmax(splits, lengths[0])
+    pruning = kernels.synchronous_bounds(rules, segments, *lengths, 0.01)
+
+    def all_sums():
+        return (
+            kernels.synchronous_inside(splits, segments, *lengths),
+            kernels.labelled_synchronous_inside(*grammar, splits, segments, *lengths),
+            kernels.pruned_synchronous_inside(rules, segments, pruning, *lengths),
+        )
+
+    at_once = all_sums()
     monkeypatch.setattr(kernels, "GROUP_BYTES", 0)
     with torch.no_grad():
-        one_by_one = kernels.synchronous_inside(*plain), kernels.labelled_synchronous_inside(*labelled)
+        one_by_one = all_sums()
     assert torch.equal(torch.cat(one_by_one), torch.cat(at_once))
 
 
@@ -352,6 +388,28 @@ def test_compiled_kernels_refuse_other_devices():
                 torch.zeros(1, 4, 2), torch.zeros(1, 3, 3, 2), torch.tensor([3]), torch.tensor([3])
             ),
             "target_lengths must be one for each sentence and lie in 0..2",
+        ),
+        (
+            lambda: kernels.synchronous_bounds(
+                torch.zeros(1, 4, 2), torch.zeros(1, 3, 3, 2), torch.tensor([3]), torch.tensor([2]), 0.1
+            ),
+            "must be of torch.float64",
+        ),
+        (
+            lambda: kernels.synchronous_bounds(
+                torch.zeros(1, 4, 2), torch.zeros(1, 5, 3, 2), torch.tensor([3]), torch.tensor([2]), 0.1
+            ),
+            "segments",
+        ),
+        (
+            lambda: kernels.pruned_synchronous_inside(
+                torch.zeros(1, 1, 2, dtype=torch.float64),
+                torch.zeros(1, 2, 3, 2, dtype=torch.float64),
+                kernels.Pruning(*(torch.zeros(1, 2, dtype=torch.float64) for _ in range(4))),
+                torch.tensor([2]),
+                torch.tensor([2]),
+            ),
+            "output_scales",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from permalign.kernels.operators import (
     factorised,
     labelled,
     labelled_synchronous,
+    pruned_synchronous,
     scoring,
     separable,
     synchronous,
@@ -25,7 +26,15 @@ SEED = torch.tensor(12345)
 
 OPERATORS = {
     value._qualname: value
-    for module in (factorised, labelled, labelled_synchronous, scoring, separable, synchronous)
+    for module in (
+        factorised,
+        labelled,
+        labelled_synchronous,
+        pruned_synchronous,
+        scoring,
+        separable,
+        synchronous,
+    )
     for value in vars(module).values()
     if isinstance(value, CustomOpDef)
 }
@@ -60,6 +69,9 @@ def examples():
     leaves = draw(BATCH, 2 * LENGTH - 1, 4, 3)  # tokens, and phrases of two
     known_pair = scores.detach(), leaves.detach()
     summed = chart_of(synchronous.inside, *known_pair, *both, False)
+    tokens = known, draw(BATCH, LENGTH, 4, 3, gradient=False)
+    pruning = pruned_synchronous.bound_cells(marginals, tokens[1], *both, 0.05)
+    pruned = chart_of(pruned_synchronous.inside, *tokens, *pruning[:3], *both)
     grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, LENGTH, 3), scores)
     known_grammar = [tensor.detach() for tensor in grammar]
     labelled_chart = labelled.inside(*known_grammar, LENGTHS)[1:]
@@ -78,6 +90,9 @@ def examples():
             *both,
             torch.rand(3, BATCH, LENGTH - 1, dtype=torch.float64),
         ),
+        "permalign::synchronous_bounds": (marginals, tokens[1], *both, 0.05),
+        "permalign::pruned_synchronous_inside": (rules(), segments, *pruning[:3], *both),
+        "permalign::pruned_synchronous_inside_backward": (per_sentence, *tokens, pruned, pruning[2], *both),
         "permalign::labelled_synchronous_inside": (*grammar, segments, *both),
         "permalign::labelled_synchronous_inside_backward": (
             per_sentence,

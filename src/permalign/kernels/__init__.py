@@ -27,11 +27,13 @@ from torch import Tensor
 from permalign.kernels import operators, portable, vectorized
 from permalign.kernels.layout import length_of, root_scores, span_count
 from permalign.kernels.numerics import LOG_TWO, LOG_ZERO, needs_logs
+from permalign.kernels.portable.pruned_synchronous import Pruning
 from permalign.kernels.portable.synchronous import Walks
 from permalign.precision import outside_autocast
 
 __all__ = [
     "Backend",
+    "Pruning",
     "Walks",
     "backend",
     "best_inside",
@@ -45,10 +47,12 @@ __all__ = [
     "labelled_synchronous_inside",
     "labelled_synchronous_walk",
     "labelled_tagging_inside",
+    "pruned_synchronous_inside",
     "rule_marginals",
     "span_one_hot",
     "span_softmax",
     "split_scores",
+    "synchronous_bounds",
     "synchronous_inside",
     "synchronous_walk",
     "tagging_inside",
@@ -309,6 +313,41 @@ def synchronous_walk(
 
 
 @outside_autocast
+def synchronous_bounds(
+    rules: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, threshold: float
+) -> Pruning:
+    """Which cells of charts of outputs to keep; see `permalign.kernels.portable.pruned_synchronous.bound_cells`.
+
+    ``rules`` are the probabilities of the options of every span (`span_softmax`). Nothing here is differentiable.
+    """
+    arguments = (
+        rule_marginals(rules.detach(), lengths),
+        segments.detach(),
+        lengths,
+        target_lengths,
+        threshold,
+    )
+    if _compiled(rules):
+        return Pruning(*operators.pruned_synchronous.bound_cells(*arguments))
+    return portable.pruned_synchronous.bound_cells(*arguments)
+
+
+@outside_autocast
+def pruned_synchronous_inside(
+    rules: Tensor, segments: Tensor, pruning: Pruning, lengths: Tensor, target_lengths: Tensor
+) -> Tensor:
+    """Sum over kept cells; see `permalign.kernels.portable.pruned_synchronous.inside`. In double precision."""
+    if _compiled(rules):
+        scales_and_rows = pruning.token_scales, pruning.output_scales, pruning.rows
+        return _sum_in_groups(
+            lambda *group: operators.pruned_synchronous.inside(*group)[0],
+            (rules, segments, *scales_and_rows, lengths, target_lengths),
+            span_count(segments.shape[1]) * segments.shape[2] ** 2,
+        )
+    return portable.pruned_synchronous.inside(rules, segments, pruning, lengths, target_lengths)
+
+
+@outside_autocast
 def labelled_synchronous_inside(
     rules: Tensor,
     root: Tensor,
@@ -451,3 +490,6 @@ def warm_up() -> None:
         pair = (scores.detach(), segments, lengths, torch.tensor([2]))
         labelled_synchronous_inside(rules, root, tokens, *pair).sum().backward()
         labelled_synchronous_walk(rules, root, tokens, *pair)
+    rules, segments = span_softmax(scores.detach(), lengths), segments.detach().requires_grad_()
+    pruning = synchronous_bounds(rules, segments, lengths, torch.tensor([2]), 0.0)
+    pruned_synchronous_inside(rules, segments, pruning, lengths, torch.tensor([2])).sum().backward()

@@ -21,6 +21,9 @@ from permalign.masks import length_mask
 LEAF = 2
 """The number that a walk records in place of a rule (0 straight, 1 inverted) where a span is a leaf."""
 
+LANES = 4
+"""How many cells of a row the pruned kernels compute at a time; a row of their charts has room for the last of them."""
+
 
 def split_count(length: int) -> int:
     """How many splits ``i < j < k`` a sentence has: (n^3 - n) / 6.

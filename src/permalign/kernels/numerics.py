@@ -1,4 +1,4 @@
-"""Numbers that every backend must agree on: the logarithm of zero, safe ranges of scores, the dropout hash."""
+"""Numbers that every backend must agree on: the logarithm of zero, safe ranges of scores, pruning, the dropout hash."""
 
 from collections.abc import Sequence
 from math import log
@@ -38,6 +38,19 @@ def needs_logs(rules: Tensor | Sequence[Tensor], root: Tensor, precision: torch.
 def _range(scores: Tensor) -> Tensor:
     return scores.detach().amax() - scores.detach().amin()
 
+
+# How charts of outputs are pruned; see `permalign.kernels.portable.pruned_synchronous`.
+
+SCALING_STEPS = 4
+"""How often the scales of tokens are adjusted; more steps hardly lower the relaxed likelihood."""
+
+LEAST_USE = 1e-3
+"""By how much a token's scale may fall in one step."""
+
+LARGEST_SHARE = 0.5
+"""If more than this share of cells would be kept, all are: a sum over so many is hardly faster than the exact one."""
+
+# How hidden units are dropped.
 
 HASH_MULTIPLIERS = (0x7FEB352D, 0x846CA68B)
 """Odd constants of the 32-bit hash that decides which hidden units are dropped."""

@@ -11,7 +11,7 @@ from permalign.structures.learned_grammar import LearnedGrammar, read_grammar
 from permalign.structures.monotone import BestAlignment, MonotoneAlignment
 from permalign.structures.segmental import SegmentalAlignment
 from permalign.structures.separable import SeparablePermutation
-from permalign.structures.synchronous import SynchronousPermutation, Transduction
+from permalign.structures.synchronous import PrunedLikelihood, SynchronousPermutation, Transduction
 
 __all__ = [
     "BestAlignment",
@@ -23,6 +23,7 @@ __all__ = [
     "MonotoneAlignment",
     "OrderDistribution",
     "ProbableOrder",
+    "PrunedLikelihood",
     "Segment",
     "SegmentalAlignment",
     "SeparablePermutation",
