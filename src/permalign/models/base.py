@@ -57,15 +57,18 @@ class Loss(NamedTuple):
     Attributes:
         total: the sum of the parts.
         parts: the terms of the loss by name, each a mean over sentences.
+        pruning_bound: by how much the total may be higher than that of exact sums, at most; a mean over sentences.
     """
 
     total: Tensor
     parts: dict[str, Tensor]
+    pruning_bound: Tensor
 
     @classmethod
-    def sum_of(cls, parts: dict[str, Tensor]) -> "Loss":
-        """The loss that has these parts."""
-        return cls(torch.stack(list(parts.values())).sum(), parts)
+    def sum_of(cls, parts: dict[str, Tensor], pruning_bound: Tensor | None = None) -> "Loss":
+        """The loss that has these parts; without a bound, nothing was pruned."""
+        total = torch.stack(list(parts.values())).sum()
+        return cls(total, parts, torch.zeros_like(total) if pruning_bound is None else pruning_bound)
 
 
 class TrainingProblem(NamedTuple):

@@ -65,6 +65,11 @@ class PrunedLikelihood(NamedTuple):
     log_likelihood: Tensor
     lost: Tensor
 
+    @classmethod
+    def exact(cls, log_likelihood: Tensor) -> "PrunedLikelihood":
+        """A likelihood that has lost nothing."""
+        return cls(log_likelihood, torch.zeros_like(log_likelihood))
+
 
 class SynchronousPermutation:
     r"""All ways to write an output: a separable permutation of the source, and a segment of 0..L words for each token.
