@@ -42,6 +42,9 @@ def measurements() -> Iterator[list[Measurement]]:
         transduction.seconds_of_likelihood(transduction.Size(32, 9, 5), target=0.015),
         transduction.seconds_of_likelihood(transduction.Size(32, 16, 16), target=1.0),
         transduction.seconds_of_likelihood(transduction.Size(16, 9, 5, labels=8), target=0.1),
+        transduction.pruned_against_exact(transduction.Size(32, 16, 16), target=5),
+        transduction.pruned_against_exact(transduction.Size(8, 30, 30), target=10, times=2),
+        transduction.pruned_against_exact(transduction.Size(32, 16, 16), target=None, certain=False),
     ]
     yield processes.compare_settings(batch=16, length=25)
     yield models.arithmetic_step()

@@ -250,8 +250,8 @@ class HeadOptions(PartOptions):
     pruning_threshold: Fraction = Field(
         0.0,
         description="in training, bound of the posterior below which cells are left out of the sum over orders and "
-        "segmentations, so that long sentences take less time; 1e-6 loses about a thousandth of a nat; 0 for the exact "
-        "sum (segments, objective exact)",
+        "segmentations, so that long sentences take less time; 1e-7 loses less than a hundredth of a nat; 0 for the "
+        "exact sum (segments, objective exact)",
     )
     pruning_tolerance: float | None = Field(
         None,
