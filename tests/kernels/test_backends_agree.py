@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from permalign import kernels
-from permalign.kernels import operators
+from permalign.kernels import operators, threads
 from permalign.kernels.layout import leaf_count, root_scores, split_count
 
 SENTENCE_LENGTHS = [1, 2, 3, 7, 11]
@@ -268,18 +268,35 @@ def test_operators_refuse_what_probabilities_cannot_hold(which):
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
 def test_split_scores(length, hidden, dropout, name, dtype):
     torch.manual_seed(length)
-    fenceposts = torch.randn(3, 4, length + 1, hidden, dtype=dtype)
-    weight, bias = torch.randn(2, hidden, dtype=dtype), torch.randn(2, dtype=dtype)
+    projections = torch.randn(4, length + 1, hidden, 2, dtype=dtype)
+    hidden_bias, weight, bias = (torch.randn(shape, dtype=dtype) for shape in ((hidden,), (2, hidden), (2,)))
     lengths, seed = random_lengths(length), torch.tensor(2**40 + 12345)
     fast, portable = on_both_backends(
-        lambda f, w, b: kernels.split_scores(*f, w, b, lengths, seed, dropout),
-        fenceposts,
+        lambda p, h, w, b: kernels.split_scores(p, h, w, b, lengths, seed, dropout),
+        projections,
+        hidden_bias,
         weight,
         bias,
         backends=(name, "portable"),
     )
     for ours, theirs in zip(fast, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_parts_of_long_sentences_give_the_same_scores(length, dropout, monkeypatch):
+    torch.manual_seed(length)
+    shapes = ((4, length + 1, 5, 2), (5,), (2, 5), (2,))
+    inputs = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    lengths, answers = random_lengths(length), []
+    for long in (1, length + 1):
+        monkeypatch.setattr(threads, "LONG", long)
+        assert threads.num_parts(length) == (8 if long == 1 else 1)
+        leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+        scores = kernels.split_scores(*leaves, lengths, torch.tensor(7), dropout)
+        answers.append((scores, *torch.autograd.grad(scores.square().sum(), leaves)))
+    torch.testing.assert_close(*answers)
 
 
 @pytest.mark.parametrize("normal_form", [False, True], ids=["plain", "normal form"])
@@ -368,7 +385,8 @@ def test_compiled_kernels_refuse_other_devices():
         (lambda: kernels.walk(torch.zeros(1, 1, 2), torch.tensor([2]), torch.zeros(1, 1, 0)), "uniforms"),
         (
             lambda: kernels.split_scores(
-                *torch.zeros(3, 1, 3, 4),
+                torch.zeros(1, 3, 4, 2),
+                torch.zeros(4),
                 torch.zeros(2, 5),
                 torch.zeros(2),
                 torch.tensor([2]),

@@ -54,10 +54,10 @@ def chart_of(operator, *inputs):
 
 def examples():
     """The arguments of one call for every operator; they require gradients where the operator has some."""
-    fenceposts = [draw(BATCH, LENGTH + 1, HIDDEN) for _ in range(3)]
+    projections, hidden_bias = draw(BATCH, LENGTH + 1, HIDDEN, 2), draw(HIDDEN)
     weight, bias = draw(2, HIDDEN), draw(2)
     scores, emissions = draw(BATCH, SPLITS, 2), draw(BATCH, LENGTH, LENGTH)
-    plain = [tensor.detach() for tensor in (*fenceposts, weight)]
+    plain = [tensor.detach() for tensor in (projections, hidden_bias, weight)]
     gradient = draw(BATCH, SPLITS, 2, gradient=False)
     square = draw(BATCH, LENGTH, LENGTH, gradient=False)
     known, gamma = rules().detach(), separable.inside(scores.detach(), LENGTHS)[1]
@@ -128,7 +128,7 @@ def examples():
             *factorised_tags,
             LENGTHS,
         ),
-        "permalign::split_scores": (*fenceposts, weight, bias, LENGTHS, SEED, 0.25),
+        "permalign::split_scores": (projections, hidden_bias, weight, bias, LENGTHS, SEED, 0.25),
         "permalign::split_scores_backward": (gradient, *plain, LENGTHS, SEED, 0.25),
         "permalign::inside": (scores, LENGTHS),
         "permalign::inside_backward": (per_sentence, gradient, gamma, LENGTHS),
@@ -263,8 +263,8 @@ print("equal")
 
 MODULE = "self.scorer(states, lengths)"
 KERNEL = """kernels.split_scores(
-            *(states[:, 1:] @ self.scorer.first.weight[:, at : at + 4].T for at in (0, 4, 2)),
-            self.scorer.second.weight, self.scorer.second.bias, lengths, torch.tensor(7), 0.25
+            (states[:, 1:] @ self.scorer.first.weight.view(-1, 4).T).unflatten(-1, (-1, 2)),
+            self.scorer.first.bias, self.scorer.second.weight, self.scorer.second.bias, lengths, torch.tensor(7), 0.25
         )"""
 
 

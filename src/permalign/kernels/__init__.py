@@ -427,9 +427,8 @@ def _sum_in_groups(log_sum: Callable[..., Tensor], pairs: tuple[Tensor, ...], ch
 
 @outside_autocast
 def split_scores(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
+    projections: Tensor,
+    hidden_bias: Tensor,
     weight: Tensor,
     bias: Tensor,
     lengths: Tensor,
@@ -437,8 +436,8 @@ def split_scores(
     dropout: float = 0.0,
 ) -> Tensor:
     """Score all splits from projected fenceposts; see `permalign.kernels.portable.scoring.split_scores`."""
-    arguments = (start, middle, end, weight, bias, lengths, seed, dropout)
-    if _compiled(start):
+    arguments = (projections, hidden_bias, weight, bias, lengths, seed, dropout)
+    if _compiled(projections):
         return operators.scoring.split_scores(*arguments)
     return (vectorized if _vectorized() else portable).scoring.split_scores(*arguments)
 
@@ -462,9 +461,9 @@ def warm_up() -> None:
     """Compile (or load from disk) every kernel in both precisions, so that nothing has to be compiled later."""
     for dtype in (torch.float32, torch.float64):
         lengths, seed = torch.tensor([3]), torch.tensor(0)
-        fenceposts = torch.zeros(1, 4, 2, dtype=dtype, requires_grad=True)
+        projections = torch.zeros(1, 4, 2, 2, dtype=dtype, requires_grad=True)
         weight, bias = torch.zeros(2, 2, dtype=dtype), torch.zeros(2, dtype=dtype)
-        scores = split_scores(fenceposts, fenceposts, fenceposts, weight, bias, lengths, seed, dropout=0.5)
+        scores = split_scores(projections, bias, weight, bias, lengths, seed, dropout=0.5)
         log_partition, gamma = inside(scores, lengths)
         rules = span_softmax(gamma, lengths)
         likelihood = tagging_inside(scores, torch.zeros(1, 3, 3, dtype=dtype), lengths)

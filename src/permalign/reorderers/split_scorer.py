@@ -78,18 +78,17 @@ class SplitScorer(nn.Module):
         half = self.input_size // 2
         # F_i = [f_i ; -b_{i+1}], i = 0..n
         fenceposts = torch.cat([states[:, :-1, :half], -states[:, 1:, half:]], dim=-1)
-        left_weight, right_weight = self.first.weight.split(self.input_size, dim=1)
+        # alternately a row of W_left and a row of W_right: two projections by one product, without moving weights
+        weights = self.first.weight.view(2 * self.hidden_size, self.input_size)
         dropout = self.dropout if self.training else 0.0
         seed = torch.randint(2**62, ()) if dropout > 0 else torch.zeros((), dtype=torch.int64)
         with torch.autocast(
             states.device.type, enabled=False
         ):  # except for the projections, by `in_low_precision`
-            left = in_low_precision(linear, fenceposts, left_weight)  # (batch, n + 1, hidden)
-            right = in_low_precision(linear, fenceposts, right_weight)
+            projections = in_low_precision(linear, fenceposts, weights)
             return kernels.split_scores(
-                -left,
-                left - right + self.first.bias,
-                right,
+                projections.unflatten(-1, (self.hidden_size, 2)),  # (batch, n + 1, hidden, left or right)
+                self.first.bias,
                 self.second.weight,
                 self.second.bias,
                 lengths,
