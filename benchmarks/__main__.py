@@ -38,6 +38,7 @@ def measurements() -> Iterator[list[Measurement]]:
     yield [labelled.likelihood_seconds(labelled.Size(batch=16, length=41), target=0.3)]
     yield [labelled.factorised_against_full(labelled.Size(batch=16, length=20, labels=64))]
     yield alignment.additive_against_full(alignment.Size())
+    yield [alignment.compiled_against_portable(alignment.Size(batch=64, cells=10, steps=13))]
     yield [
         transduction.seconds_of_likelihood(transduction.Size(32, 9, 5), target=0.015),
         transduction.seconds_of_likelihood(transduction.Size(32, 16, 16), target=1.0),

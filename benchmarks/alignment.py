@@ -13,7 +13,7 @@ from torch import Tensor
 from benchmarks import processes
 from benchmarks.measuring import MEGABYTE, Measurement, best_seconds, current_bytes, difference, peak_bytes
 from benchmarks.reordering import TOLERANCE
-from permalign import MonotoneAlignment
+from permalign import MonotoneAlignment, kernels
 from permalign.heads import additive_word_log_probs
 
 Softmax = Literal["additive", "full"]
@@ -123,6 +123,38 @@ def additive_against_full(size: Size, times: int = 5) -> list[Measurement]:
             {f"{softmax} megabytes": count / MEGABYTE for softmax, count in extra_bytes.items()},
         ),
     ]
+
+
+def compiled_against_portable(size: Size, times: int = 10) -> Measurement:
+    """The speedup of the compiled sums of products of exponentials over plain torch; sums that differ are an error."""
+    torch.manual_seed(0)
+    logits = [torch.randn(size.batch, rows, size.vocab_size) for rows in (size.cells, size.steps)]
+
+    terms: dict[kernels.Backend, list[Tensor]] = {
+        "compiled": [tensor.clone() for tensor in logits],
+        "portable": [tensor.clone() for tensor in logits],
+    }
+
+    def sums(backend: kernels.Backend) -> Tensor:
+        """The sums; each call overwrites its terms by exponentials, which are logits as good as any."""
+        with kernels.backend(backend):
+            return kernels.exponential_products(*terms[backend])[0]
+
+    deviation = difference(sums("compiled"), sums("portable"))
+    if not deviation <= TOLERANCE:
+        raise RuntimeError(
+            f"the sums differ by {deviation:.2g}, more than {TOLERANCE:g}, so times cannot be compared. "
+            "Run the tests of permalign.kernels."
+        )
+    seconds = best_seconds({name: (lambda name=name: sums(name), times) for name in terms})
+    return Measurement(
+        "additive-softmax",
+        f"SSNT, I={size.cells}, J={size.steps}, B={size.batch}, V={size.vocab_size:,}: "
+        "speedup of the compiled sums of the softmax over plain torch",
+        seconds["portable"] / seconds["compiled"],
+        "x",
+        details={f"{name} seconds": value for name, value in seconds.items()} | {"difference": deviation},
+    )
 
 
 def measure_memory(softmax: Softmax, **size: int) -> dict[str, float]:

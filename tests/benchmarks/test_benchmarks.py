@@ -127,6 +127,15 @@ def test_additive_and_full_softmax_agree_in_values_and_gradients():
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
+def test_sums_of_the_softmax_are_compared_with_plain_torch(monkeypatch):
+    measurement = alignment.compiled_against_portable(TINY_PAIRS, times=1)
+    details = measurement.details
+    assert measurement.measured == details["portable seconds"] / details["compiled seconds"]
+    monkeypatch.setattr(alignment, "TOLERANCE", -1.0)
+    with pytest.raises(RuntimeError, match="cannot be compared"):
+        alignment.compiled_against_portable(TINY_PAIRS, times=1)
+
+
 @pytest.mark.parametrize(
     ("measure", "arguments", "keys"),
     [

@@ -10,6 +10,7 @@ from torch._library.custom_ops import CustomOpDef
 
 from permalign import kernels
 from permalign.kernels.operators import (
+    additive,
     factorised,
     labelled,
     labelled_synchronous,
@@ -27,6 +28,7 @@ SEED = torch.tensor(12345)
 OPERATORS = {
     value._qualname: value
     for module in (
+        additive,
         factorised,
         labelled,
         labelled_synchronous,
@@ -82,6 +84,7 @@ def examples():
     factorised_tags = factorised.tagging_inside(*known_products, emissions.detach(), LENGTHS)[1:]
     labelled_pairs = labelled_synchronous.inside(*known_grammar, segments.detach(), *both)[1:]
     return {
+        "permalign::exponential_products": tuple(draw(BATCH, rows, 6, gradient=False) for rows in (3, 4)),
         "permalign::synchronous_inside": (scores, leaves, *both, False),
         "permalign::synchronous_inside_backward": (per_sentence, *known_pair, summed, *both),
         "permalign::synchronous_walk": (

@@ -38,6 +38,7 @@ __all__ = [
     "backend",
     "best_inside",
     "expected_matrix",
+    "exponential_products",
     "factorised_chart",
     "factorised_log_partition",
     "factorised_tagging_inside",
@@ -454,6 +455,18 @@ def writing_weights(
     return (operators if _compiled(cells) else portable).monotone.writing_weights(*arguments)
 
 
+# --- Additive softmax -----------------------------------------------------------------------------------------
+
+
+@outside_autocast
+def exponential_products(cells: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Overwrite logits by exponentials, and sum their products (not differentiable).
+
+    See `permalign.kernels.portable.additive.exponential_products`.
+    """
+    return (operators if _compiled(cells) else portable).additive.exponential_products(cells, steps)
+
+
 # --- Compiling beforehand -------------------------------------------------------------------------------------
 
 
@@ -489,6 +502,7 @@ def warm_up() -> None:
         pair = (scores.detach(), segments, lengths, torch.tensor([2]))
         labelled_synchronous_inside(rules, root, tokens, *pair).sum().backward()
         labelled_synchronous_walk(rules, root, tokens, *pair)
+        exponential_products(*torch.zeros(2, 1, 3, 4, dtype=dtype))
     rules, segments = span_softmax(scores.detach(), lengths), segments.detach().requires_grad_()
     pruning = synchronous_bounds(rules, segments, lengths, torch.tensor([2]), 0.0)
     pruned_synchronous_inside(rules, segments, pruning, lengths, torch.tensor([2])).sum().backward()

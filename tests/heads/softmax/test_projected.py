@@ -5,6 +5,7 @@ import torch
 from tests.structures.contract import seeded
 from torch.nn.functional import linear
 
+from permalign import kernels
 from permalign.heads.softmax.projected import projected_log_normaliser
 
 BATCH, CELLS, STEPS, VOCAB_SIZE = 2, 3, 4, 7
@@ -28,11 +29,12 @@ def values_and_gradients(function, tensors):
     return value, *torch.autograd.grad((value * mixture).sum(), leaves)
 
 
+@pytest.mark.parametrize("backend", ["compiled", "portable"])
 @pytest.mark.parametrize("forbidden", [False, True])
 @pytest.mark.parametrize(
     ("dtype", "scale"), [(torch.float64, 1.0), (torch.float32, 1.0), (torch.float32, 20.0)]
 )
-def test_values_and_gradients(dtype, scale, forbidden):
+def test_values_and_gradients(dtype, scale, forbidden, backend):
     """At the larger scale some pairs underflow in float32, and their neighbours do not."""
     tensors = inputs(scale, dtype)
     if forbidden:
@@ -43,7 +45,8 @@ def test_values_and_gradients(dtype, scale, forbidden):
         small = parts[0] @ parts[1].transpose(1, 2) < 1e-30
         assert small.any()
         assert not small.all()
-    ours = values_and_gradients(projected_log_normaliser, tensors)
+    with kernels.backend(backend):
+        ours = values_and_gradients(projected_log_normaliser, tensors)
     theirs = values_and_gradients(written_out, [tensor.double() for tensor in tensors])
     assert {tensor.dtype for tensor in ours} == {dtype}
     tolerance = 1e-10 if dtype == torch.float64 else scale * 1e-5

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from permalign.heads.softmax.additive import underflows
+from permalign.kernels import exponential_products
 from permalign.precision import low_precision_dtype
 from permalign.products import linear, weight_gradient
 from permalign.shapes import Float
@@ -59,9 +60,9 @@ class _LogNormaliser(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> Tensor:
         ctx.dtype = dtype
-        scaled_cells, cell_top = _exponentials_in_place(_project(cells, cell_weight, bias, dtype))
-        scaled_steps, step_top = _exponentials_in_place(_project(steps, step_weight, None, dtype))
-        product = scaled_cells @ scaled_steps.transpose(1, 2)  # (batch, cells, steps)
+        scaled_cells = _project(cells, cell_weight, bias, dtype)  # A
+        scaled_steps = _project(steps, step_weight, None, dtype)  # B
+        product, cell_top, step_top = exponential_products(scaled_cells, scaled_steps)  # now P and Q
         log_normaliser = product.log() + cell_top + step_top.transpose(1, 2)
         lost = underflows(product)
         if bool(lost.any()):
@@ -121,12 +122,6 @@ def _weight_gradient(logit_gradient: Tensor, features: Tensor, dtype: torch.dtyp
     """Compute the gradient of a weight in the given precision, and return it in that of the features."""
     gradient, inputs = (x.flatten(0, 1).to(dtype) for x in (logit_gradient, features))
     return weight_gradient(gradient, inputs).to(features.dtype)
-
-
-def _exponentials_in_place(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Overwrite logits by ``exp(logits - top)``, with ``top`` the largest of each row; return both."""
-    top = logits.amax(-1, keepdim=True)
-    return logits.sub_(top).exp_(), top
 
 
 def _logits_at(

@@ -8,6 +8,7 @@ are operators themselves. Every operator takes ``lengths`` (batch,) and leaves z
 """
 
 from permalign.kernels.operators import (
+    additive,
     factorised,
     labelled,
     labelled_synchronous,
@@ -19,6 +20,7 @@ from permalign.kernels.operators import (
 )
 
 __all__ = [
+    "additive",
     "factorised",
     "labelled",
     "labelled_synchronous",

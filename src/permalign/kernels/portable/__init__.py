@@ -12,6 +12,7 @@ tokens takes O(n) torch operations.
 """
 
 from permalign.kernels.portable import (
+    additive,
     factorised,
     labelled,
     labelled_synchronous,
@@ -23,6 +24,7 @@ from permalign.kernels.portable import (
 )
 
 __all__ = [
+    "additive",
     "factorised",
     "labelled",
     "labelled_synchronous",
