@@ -50,6 +50,7 @@ def measurements() -> Iterator[list[Measurement]]:
     yield processes.compare_settings(batch=16, length=25)
     yield models.arithmetic_step()
     yield models.translation_step()
+    yield models.alignment_shares()
     yield translation.steps()
     yield models.predictions()
     yield [answers.constrained_transduction(), answers.ensemble_of_three()]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.measuring import Measurement, best_seconds
 from benchmarks.slow_twin import slow_twin
-from permalign import SeparablePermutation, Transducer
+from permalign import MonotoneAlignment, SegmentalAlignment, SeparablePermutation, Transducer
 from permalign.reorderers.base import Reordering
 from permalign.tasks.base import Example
 from permalign.text.batching import Batch, Batches
@@ -190,6 +190,46 @@ def translation_step(
             )
             for name, part in parts.items()
         ),
+    ]
+
+
+def alignment_shares(
+    pairs: int = 32, length: int = 9, target_length: int = 20, vocab_size: int = 150, width: int = 256
+) -> list[Measurement]:
+    """The shares of the sums over alignments in training steps of SSNT and SWAN, on a batch of GeoQuery's size."""
+    source, target, batch = random_batch(pairs, length, target_length, vocab_size, vocab_size)
+    longest = -(-target_length // length)  # the shortest L with which all segments together are long enough
+    emit, words = torch.randn(2, pairs, length + 1, target_length + 1, requires_grad=True)
+    segments = torch.randn(pairs, length, target_length + 1, longest + 1, requires_grad=True)
+    alignments = {
+        "ssnt": lambda: MonotoneAlignment(emit, words - 10, validate_args=False),
+        "swan": lambda: SegmentalAlignment(segments - 10, validate_args=False),
+    }
+    calls: dict[str, tuple[Callable[[], None], int]] = {}
+    for kind, alignment in alignments.items():
+        options = translation_options(width)
+        options["reorderer"] = {"kind": "none"}
+        options["head"]["kind"] = kind
+        if kind == "swan":
+            options["head"]["max_segment_length"] = longest
+        calls[kind] = training_step(Transducer(options, source, target), batch), 5
+        calls[f"{kind} alignments"] = (
+            (lambda alignment=alignment: alignment().log_likelihood().sum().backward()),
+            20,
+        )
+    seconds = best_seconds(calls)
+    size = f"n={length}, m={target_length}, B={pairs}, V={vocab_size:,}"
+    return [
+        Measurement(
+            f"{kind}-alignments",
+            f"training step of {kind.upper()}, {size}: share of the sum over alignments",
+            seconds[f"{kind} alignments"] / seconds[kind],
+            "x",
+            "at most",
+            0.05,
+            {f"{name} seconds": seconds[name] for name in (kind, f"{kind} alignments")},
+        )
+        for kind in alignments
     ]
 
 

@@ -119,6 +119,12 @@ def test_steps_of_translation_models_are_ratios_of_their_seconds():
     assert rows["hard-sampled"].measured == before / sampled
 
 
+def test_shares_of_alignments_are_ratios_of_their_seconds():
+    for row, kind in zip(models.alignment_shares(2, 3, 4, 9, width=8), ("ssnt", "swan"), strict=True):
+        assert row.name == f"{kind}-alignments"
+        assert row.measured == row.details[f"{kind} alignments seconds"] / row.details[f"{kind} seconds"]
+
+
 def test_additive_and_full_softmax_agree_in_values_and_gradients():
     problem = alignment.Problem(TINY_PAIRS)
     additive, full = problem.likelihood("additive"), problem.likelihood("full")

@@ -9,6 +9,7 @@ import torch
 from permalign import kernels
 from permalign.kernels import operators, threads
 from permalign.kernels.layout import leaf_count, root_scores, split_count
+from permalign.kernels.numerics import LOG_ZERO
 
 SENTENCE_LENGTHS = [1, 2, 3, 7, 11]
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-10}
@@ -98,6 +99,36 @@ def test_synchronous_inside(length, scale, phrase, dtype):
     )
     for ours, theirs in zip(compiled, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=scale * TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 3000.0])
+@pytest.mark.parametrize(("cells", "steps"), [(1, 1), (1, 4), (5, 1), (7, 11), (11, 3)])
+def test_monotone_inside(cells, steps, scale, dtype):
+    """Some steps are impossible, and with them some pairs as a whole."""
+    torch.manual_seed(cells)
+    emit, move = scale * torch.randn(2, 6, cells, steps, dtype=dtype)
+    impossible = torch.rand(emit.shape) < 0.2
+    impossible[:3] = False
+    emit = emit.masked_fill(impossible, LOG_ZERO)
+    lengths, target_lengths = random_lengths(cells, 6), random_lengths(steps, 6)
+
+    def function(emit, move):
+        unused = 0 * move.sum()  # a single cell with a single word is never left
+        return kernels.monotone_inside(emit, move, lengths, target_lengths) + unused
+
+    compiled, portable = on_both_backends(function, emit, move)
+    possible = portable[0] > LOG_ZERO / 2
+    assert torch.equal(possible, compiled[0] > LOG_ZERO / 2)
+    for ours, theirs in zip(compiled, portable, strict=True):
+        tolerance = {"atol": scale * TOLERANCE[dtype], "rtol": TOLERANCE[dtype]}
+        torch.testing.assert_close(ours[possible], theirs[possible], **tolerance)
+        assert ours.isfinite().all()
+
+
+def test_gradients_of_monotone_inside():
+    weights = [torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    lengths = torch.tensor([4, 1, 2]), torch.tensor([5, 3, 1])
+    assert torch.autograd.gradcheck(lambda *steps: kernels.monotone_inside(*steps, *lengths), weights)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1e-4, 1e-2, 0.3])
@@ -358,6 +389,10 @@ def test_only_recorded_kernels_can_be_differentiated_twice():
                 torch.autograd.grad(gradient.square().sum(), scores)
 
 
+def monotone_inside(move, lengths, target_lengths):
+    return kernels.monotone_inside(torch.zeros(1, 3, 2), move, lengths, target_lengths)
+
+
 def test_compiled_kernels_refuse_other_devices():
     scores = torch.zeros(1, 1, 2, device="meta")
     with kernels.backend("compiled"), pytest.raises(ValueError, match=r"need CPU tensors.*meta"):
@@ -395,6 +430,18 @@ def test_compiled_kernels_refuse_other_devices():
             "weight",
         ),
         (lambda: kernels.inside(torch.zeros(1, 4, 2), torch.tensor([4])), "lengths must lie in 1..3"),
+        (
+            lambda: monotone_inside(torch.zeros(1, 3, 1), torch.tensor([2]), torch.tensor([2])),
+            "move has shape",
+        ),
+        (
+            lambda: monotone_inside(torch.zeros(1, 3, 2), torch.tensor([4]), torch.tensor([2])),
+            "lengths must lie in 1..3",
+        ),
+        (
+            lambda: monotone_inside(torch.zeros(1, 3, 2), torch.tensor([3]), torch.tensor([2, 2])),
+            "target_lengths has shape",
+        ),
         (
             lambda: kernels.synchronous_inside(
                 torch.zeros(1, 4, 2), torch.zeros(1, 4, 3, 2), torch.tensor([3]), torch.tensor([2])

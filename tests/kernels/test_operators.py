@@ -14,6 +14,7 @@ from permalign.kernels.operators import (
     factorised,
     labelled,
     labelled_synchronous,
+    monotone,
     pruned_synchronous,
     scoring,
     separable,
@@ -32,6 +33,7 @@ OPERATORS = {
         factorised,
         labelled,
         labelled_synchronous,
+        monotone,
         pruned_synchronous,
         scoring,
         separable,
@@ -83,7 +85,18 @@ def examples():
     factorised_chart = factorised.inside(*known_products, LENGTHS)[1:]
     factorised_tags = factorised.tagging_inside(*known_products, emissions.detach(), LENGTHS)[1:]
     labelled_pairs = labelled_synchronous.inside(*known_grammar, segments.detach(), *both)[1:]
+    steps = draw(BATCH, LENGTH, 3), draw(BATCH, LENGTH, 3)  # of monotone alignments: to emit or to move on
+    known_steps = [tensor.detach() for tensor in steps]
+    lattice = chart_of(monotone.inside, *known_steps, LENGTHS, torch.tensor([3, 1]))
     return {
+        "permalign::monotone_inside": (*steps, LENGTHS, torch.tensor([3, 1])),
+        "permalign::monotone_inside_backward": (
+            per_sentence,
+            *known_steps,
+            lattice,
+            LENGTHS,
+            torch.tensor([3, 1]),
+        ),
         "permalign::exponential_products": tuple(draw(BATCH, rows, 6, gradient=False) for rows in (3, 4)),
         "permalign::synchronous_inside": (scores, leaves, *both, False),
         "permalign::synchronous_inside_backward": (per_sentence, *known_pair, summed, *both),

@@ -48,6 +48,7 @@ __all__ = [
     "labelled_synchronous_inside",
     "labelled_synchronous_walk",
     "labelled_tagging_inside",
+    "monotone_inside",
     "pruned_synchronous_inside",
     "rule_marginals",
     "span_one_hot",
@@ -447,6 +448,14 @@ def split_scores(
 
 
 @outside_autocast
+def monotone_inside(emit: Tensor, move: Tensor, lengths: Tensor, target_lengths: Tensor) -> Tensor:
+    """Sum over monotone alignments; see `permalign.kernels.portable.monotone.inside`."""
+    if _compiled(emit):
+        return operators.monotone.inside(emit, move, lengths, target_lengths)[0]
+    return portable.monotone.inside(emit, move, lengths, target_lengths)
+
+
+@outside_autocast
 def writing_weights(
     cells: Tensor, steps: Tensor, weight: Tensor, bias: Tensor, arrived: Tensor, lengths: Tensor
 ) -> Tensor:
@@ -502,6 +511,8 @@ def warm_up() -> None:
         pair = (scores.detach(), segments, lengths, torch.tensor([2]))
         labelled_synchronous_inside(rules, root, tokens, *pair).sum().backward()
         labelled_synchronous_walk(rules, root, tokens, *pair)
+        emit = torch.zeros(1, 3, 2, dtype=dtype, requires_grad=True)
+        monotone_inside(emit, emit, lengths, torch.tensor([2])).sum().backward()
         exponential_products(*torch.zeros(2, 1, 3, 4, dtype=dtype))
     rules, segments = span_softmax(scores.detach(), lengths), segments.detach().requires_grad_()
     pruning = synchronous_bounds(rules, segments, lengths, torch.tensor([2]), 0.0)

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, pad
+from torch.nn.functional import logsigmoid
 
+from permalign import kernels
 from permalign.checks import (
     require_floats,
     require_lengths,
@@ -19,6 +20,7 @@ from permalign.checks import (
     shape_of,
     should_validate,
 )
+from permalign.kernels.portable import monotone
 from permalign.masks import length_mask
 from permalign.shapes import Float, Int
 from permalign.structures.aligned_segments import Segment
@@ -102,8 +104,7 @@ class MonotoneAlignment:
 
     def log_likelihood(self) -> Float[Tensor, " batch"]:
         """The log-probability of the output, summed over all alignments."""
-        reached = self._lattice(*self._steps())
-        total = self._at_end(reached)
+        total = kernels.monotone_inside(*self._steps(), self.source_lengths, self.target_lengths)
         return minus_infinity_below(total, total)
 
     def posteriors(self) -> Float[Tensor, "batch cells steps"]:
@@ -122,8 +123,8 @@ class MonotoneAlignment:
             )
             return exact.posteriors().to(self.emit_logits.dtype)
         emit, move = self._steps()
-        reached = self._lattice(emit, move)
-        through = reached + emit + self._after(emit, move)
+        after = monotone.remaining(emit, move, self.source_lengths, self.target_lengths)
+        through = monotone.lattice(emit, move) + emit + after
         total = zero_if_impossible(self.log_likelihood())
         return torch.where(self._present(), (through - total[:, None, None]).exp(), 0.0)
 
@@ -131,7 +132,7 @@ class MonotoneAlignment:
         """The most probable alignment (the maximum in place of the sum), and its joint log-probability."""
         with torch.no_grad():
             emit, move = self._steps()
-            reached = self._lattice(emit, move, maximise=True)
+            reached = monotone.lattice(emit, move, maximise=True)
             cells = self._trace_back(reached, emit, move, None)
             total = self._at_end(reached)
         return BestAlignment(cells, minus_infinity_below(total, total))
@@ -143,7 +144,7 @@ class MonotoneAlignment:
         copies = sample_count(sample_shape)
         with torch.no_grad():
             emit, move = self._steps()
-            reached = self._lattice(emit, move)
+            reached = monotone.lattice(emit, move)
             batch, cells, steps = emit.shape
             uniforms = torch.rand(
                 (copies * batch, cells + steps), generator=generator, dtype=emit.dtype, device=emit.device
@@ -195,42 +196,6 @@ class MonotoneAlignment:
         move = torch.where(last, LOG_ZERO, logsigmoid(-logits))
         return emit, move
 
-    def _lattice(self, emit: Tensor, move: Tensor, maximise: bool = False) -> Tensor:
-        """log q as ``(batch, cells, steps)``, one anti-diagonal i + j after the other."""
-        batch, cells, steps = emit.shape
-        emit_diagonals, move_diagonals = _diagonals(emit), _diagonals(move)
-        current = emit.new_full((batch, cells), LOG_ZERO)
-        current[:, 0] = 0.0
-        reached = [current]
-        for diagonal in range(1, cells + steps - 1):
-            # (i, j) is reached by a word from (i, j-1), which has the same index in its diagonal, or by a move from
-            # (i-1, j), which is one index before
-            by_word = current + emit_diagonals[:, diagonal - 1]
-            by_move = pad((current + move_diagonals[:, diagonal - 1])[:, :-1], (1, 0), value=LOG_ZERO)
-            current = torch.maximum(by_word, by_move) if maximise else torch.logaddexp(by_word, by_move)
-            reached.append(current)
-        return _lattice_of(torch.stack(reached, dim=1), steps)
-
-    def _after(self, emit: Tensor, move: Tensor) -> Tensor:
-        """The log of the summed weight of all ways to finish after word j at cell i, ``(batch, cells, steps)``."""
-        batch, cells, steps = emit.shape
-        emit_diagonals, move_diagonals = _diagonals(emit), _diagonals(move)
-        row = torch.arange(batch, device=emit.device)
-        done = torch.zeros((batch, cells, steps), dtype=torch.bool, device=emit.device)
-        done[row, self.source_lengths - 1, self.target_lengths - 1] = True
-        # weights of finishing from (i, j), before word j is written: emit the last word, or emit or move and go on
-        last_words = _diagonals(torch.where(done, emit, LOG_ZERO))
-        current = last_words[:, -1]
-        remaining = [current]  # from the last diagonal to the first
-        for diagonal in range(cells + steps - 3, -1, -1):
-            by_word = current + emit_diagonals[:, diagonal]
-            by_move = pad(current[:, 1:], (0, 1), value=LOG_ZERO) + move_diagonals[:, diagonal]
-            current = torch.logaddexp(torch.logaddexp(by_word, by_move), last_words[:, diagonal])
-            remaining.append(current)
-        to_finish = _lattice_of(torch.stack(remaining[::-1], dim=1), steps)
-        # after word j at cell i, the alignment is at (i, j + 1)
-        return torch.where(done, 0.0, pad(to_finish[:, :, 1:], (0, 1), value=LOG_ZERO))
-
     def _at_end(self, reached: Tensor) -> Tensor:
         """The log-weight of complete alignments: of reaching the last cell before the last word, and of that word."""
         row = torch.arange(reached.shape[0], device=reached.device)
@@ -257,19 +222,3 @@ class MonotoneAlignment:
             step, cell = step - emitted.long(), cell - moved.long()
             aligned[row[emitted], step[emitted]] = cell[emitted]
         return aligned
-
-
-def _lattice_of(diagonals: Tensor, steps: int) -> Tensor:
-    """The inverse of `_diagonals`."""
-    cell = torch.arange(diagonals.shape[2], device=diagonals.device)[:, None]
-    step = torch.arange(steps, device=diagonals.device)
-    return diagonals[:, cell + step, cell]
-
-
-def _diagonals(lattice: Tensor) -> Tensor:
-    """``(batch, cells, steps)`` as ``(batch, cells + steps - 1, cells)``: entry [d, i] is lattice [i, d - i]."""
-    _, cells, steps = lattice.shape
-    cell = torch.arange(cells, device=lattice.device)
-    step = torch.arange(cells + steps - 1, device=lattice.device)[:, None] - cell
-    inside = (step >= 0) & (step < steps)
-    return torch.where(inside, lattice[:, cell, step.clamp(0, steps - 1)], LOG_ZERO)
