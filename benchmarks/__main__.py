@@ -35,6 +35,9 @@ def measurements() -> Iterator[list[Measurement]]:
     yield [reordering.dynamic_programs_against_scoring(small)]
     yield [reordering.memory_of_one_sentence(length=500)]
     yield labelled.compiled_against_portable(labelled.Size(batch=16, length=20), target=3)
+    yield labelled.vectorized_against_portable(
+        long=labelled.Size(batch=4, length=24), launches=labelled.Size(batch=2, length=20)
+    )
     yield [labelled.likelihood_seconds(labelled.Size(batch=16, length=41), target=0.3)]
     yield [labelled.factorised_against_full(labelled.Size(batch=16, length=20, labels=64))]
     yield alignment.additive_against_full(alignment.Size())

@@ -1,4 +1,4 @@
-"""Labelled trees: inside sum and tagging likelihood, forward and backward, by compiled and by portable kernels."""
+"""Labelled trees: inside sum and tagging likelihood, forward and backward, by all kernels."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,7 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.measuring import Measurement, best_seconds
+from benchmarks import processes
+from benchmarks.measuring import MEGABYTE, Measurement, best_seconds, current_bytes, peak_bytes
+from benchmarks.reordering import operations
 from permalign import LabelledPermutation, kernels
 from permalign.structures import FactorisedLabelledPermutation
 
@@ -81,6 +83,51 @@ def compiled_against_portable(
             )
         )
     return measurements
+
+
+def vectorized_against_portable(long: Size, launches: Size) -> list[Measurement]:
+    """The kernels for other devices than a CPU, measured on this CPU: operations and memory of a likelihood.
+
+    Args:
+        long: what takes memory.
+        launches: what is counted.
+    """
+    problem = Problem(launches)
+    backends: tuple[kernels.Backend, ...] = ("vectorized", "portable")
+    counts = {name: operations(lambda name=name: problem.likelihood(name)) for name in backends}
+    grown = {
+        name: processes.run("labelled_memory", backend=name, **long._asdict())["extra bytes"]
+        for name in backends
+    }
+    what = "of the likelihood by the kernels for other devices, relative to recorded ones"
+    return [
+        Measurement(
+            "labelled-vectorized-operations",
+            f"labelled trees, n={launches.length}, K={launches.labels}: operations {what}",
+            counts["vectorized"] / counts["portable"],
+            "x",
+            "at most",
+            0.6,
+            {f"{name} operations": count for name, count in counts.items()},
+        ),
+        Measurement(
+            "labelled-vectorized-memory",
+            f"labelled trees, n={long.length}, B={long.batch}, K={long.labels}: memory {what}",
+            grown["vectorized"] / grown["portable"],
+            "x",
+            "at most",
+            0.5,
+            {f"{name} megabytes": count / MEGABYTE for name, count in grown.items()},
+        ),
+    ]
+
+
+def measure_memory(backend: kernels.Backend, **size: int) -> dict[str, float]:
+    """Compute one likelihood, and measure the growth to peak memory (a job for a new process)."""
+    Problem(Size(1, 2, 2)).likelihood(backend)  # so that what is loaded at the first call is not counted
+    problem, before = Problem(Size(**size)), current_bytes()
+    problem.likelihood(backend)
+    return {"extra bytes": peak_bytes() - before}
 
 
 def likelihood_seconds(size: Size, target: float, times: int = 5) -> Measurement:

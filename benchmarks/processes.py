@@ -140,12 +140,13 @@ def measure_throughput(seconds: float, **size: int) -> Result:
 
 def jobs() -> dict[str, Callable[..., Result]]:
     """The jobs that a new process can do, by name."""
-    from benchmarks import alignment, reordering
+    from benchmarks import alignment, labelled, reordering
 
     return {
         "throughput": measure_throughput,
         "reordering_memory": reordering.measure_memory,
         "alignment_memory": alignment.measure_memory,
+        "labelled_memory": labelled.measure_memory,
     }
 
 

@@ -74,6 +74,14 @@ def test_labelled_trees_on_both_backends():
     )
 
 
+@pytest.mark.slow
+def test_kernels_of_labelled_trees_for_other_devices_take_fewer_operations_and_less_memory():
+    rows = labelled.vectorized_against_portable(
+        long=labelled.Size(2, 16, 4), launches=labelled.Size(batch=2, length=12, labels=3)
+    )
+    assert all(row.met for row in rows)
+
+
 @pytest.mark.parametrize("labels", [0, 3])
 def test_likelihoods_of_transduction_are_checked_and_measured(labels, monkeypatch):
     size = transduction.Size(batch=2, length=3, target_length=4, max_segment_length=2, labels=labels)
@@ -147,6 +155,7 @@ def test_sums_of_the_softmax_are_compared_with_plain_torch(monkeypatch):
     [
         (reordering.measure_memory, TINY._asdict(), {"peak bytes", "bytes before", "seconds"}),
         (alignment.measure_memory, {"softmax": "full", **TINY_PAIRS._asdict()}, {"extra bytes"}),
+        (labelled.measure_memory, {"backend": "vectorized", "batch": 1, "length": 3}, {"extra bytes"}),
         (processes.measure_throughput, {"seconds": 0.01, **TINY._asdict()}, {"sentences per second"}),
     ],
 )

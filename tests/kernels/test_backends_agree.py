@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from permalign import kernels
-from permalign.kernels import operators, threads
+from permalign.kernels import operators, threads, vectorized
 from permalign.kernels.layout import leaf_count, root_scores, split_count
 from permalign.kernels.numerics import LOG_ZERO
 
@@ -228,9 +228,10 @@ def test_sums_without_gradients_are_those_of_all_pairs_at_once(monkeypatch):
     assert torch.equal(torch.cat(one_by_one), torch.cat(at_once))
 
 
+@pytest.mark.parametrize("name", ["compiled", "vectorized"])
 @pytest.mark.parametrize("labels", [1, 2, 6, 9, 17])
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
-def test_labelled(length, labels, dtype):
+def test_labelled(length, labels, name, dtype):
     torch.manual_seed(length)
     lengths = random_lengths(length)
     grammar = [
@@ -247,9 +248,18 @@ def test_labelled(length, labels, dtype):
         (lambda *g: kernels.labelled_log_partition(*g, lengths), grammar),
         (lambda *g: kernels.labelled_tagging_inside(*g, lengths), [*grammar, emissions]),
     ):
-        compiled, portable = on_both_backends(function, *inputs)
-        for ours, theirs in zip(compiled, portable, strict=True):
+        fast, portable = on_both_backends(function, *inputs, backends=(name, "portable"))
+        for ours, theirs in zip(fast, portable, strict=True):
             torch.testing.assert_close(ours, theirs, atol=2 * TOLERANCE[dtype], rtol=2 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("labels", [1, 2, 6])
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_best_labelled_trees(length, labels, dtype):
+    torch.manual_seed(length)
+    lengths = random_lengths(length)
+    shapes = ((2, labels, labels, labels), (labels,), (4, length, labels), (4, split_count(length), 2))
+    grammar = [torch.randn(shape, dtype=dtype) for shape in shapes]
     charts = []
     for name in ("compiled", "portable"):
         with kernels.backend(name):
@@ -387,6 +397,29 @@ def test_only_recorded_kernels_can_be_differentiated_twice():
         else:
             with pytest.raises(RuntimeError):
                 torch.autograd.grad(gradient.square().sum(), scores)
+
+
+def test_only_recorded_kernels_of_labelled_trees_can_be_differentiated_twice():
+    shapes = ((2, 2, 2, 2), (2,), (1, 4, 2), (1, split_count(4), 2), (1, 4, 4))
+    grammar = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    for name in ("compiled", "vectorized", "portable"):
+        with kernels.backend(name):
+            value = kernels.labelled_tagging_inside(*grammar, torch.tensor([4])).sum()
+            (gradient,) = torch.autograd.grad(value, grammar[0], create_graph=True)
+        if name == "portable":
+            assert torch.autograd.grad(gradient.square().sum(), grammar[0])[0].abs().sum() > 0
+        else:
+            with pytest.raises(RuntimeError):
+                torch.autograd.grad(gradient.square().sum(), grammar[0])
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+def test_gradients_of_vectorized_labelled_trees(labels):
+    shapes = ((2, labels, labels, labels), (labels,), (3, 4, labels), (3, split_count(4), 2), (3, 4, 4))
+    grammar = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    lengths = torch.tensor([4, 1, 3])
+    assert torch.autograd.gradcheck(lambda *g: vectorized.labelled.inside(*g, lengths), grammar[:4])
+    assert torch.autograd.gradcheck(lambda *g: vectorized.labelled.tagging_inside(*g, lengths), grammar)
 
 
 def monotone_inside(move, lengths, target_lengths):

@@ -268,11 +268,20 @@ def both(*grammar):
     return total - kernels.labelled_log_partition(*grammar, lengths)
 shapes = ((2, 3, 3, 3), (3,), (2, 5, 3), (2, 20, 2))
 grammar = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-plain = both(*grammar)
-compiled = torch.compile(both, fullgraph=True, backend="aot_eager")(*grammar)
-torch.testing.assert_close(compiled, plain)
-gradients = [torch.autograd.grad(value.sum(), grammar) for value in (compiled, plain)]
-torch.testing.assert_close(*gradients)
+for path in ("auto", "vectorized"):
+    with kernels.backend(path):
+        plain = both(*grammar)
+        program = torch.compile(both, fullgraph=True, backend="aot_eager")
+        compiled = program(*grammar)
+    torch.testing.assert_close(compiled, plain)
+    gradients = [torch.autograd.grad(value.sum(), grammar) for value in (compiled, plain)]
+    torch.testing.assert_close(*gradients)
+    extreme = [1e3 * tensor.detach() for tensor in grammar[:2]]
+    with kernels.backend(path):
+        if path == "vectorized":
+            assert program(*extreme, *grammar[2:]).isnan().all()
+        assert both(*extreme, *grammar[2:]).isfinite().all()
+    torch._dynamo.reset()
 print("equal")
 """
 

@@ -216,7 +216,10 @@ def labelled_log_partition(
     """The log of the summed weight of all labelled trees, ``(batch,)``."""
     if _compiled(tokens) and not _extreme(rules, root):
         return operators.labelled.inside(rules, root, tokens, splits, lengths)[0]
-    chart = portable.labelled.inside(rules, tokens, splits, lengths, needs_logs(rules, root))
+    logs = _extreme(rules, root, rules.dtype)
+    if _vectorized() and not logs:
+        return vectorized.labelled.inside(rules, root, tokens, splits, lengths)
+    chart = portable.labelled.inside(rules, tokens, splits, lengths, logs)
     return root_scores(chart, root, lengths).logsumexp(-1)
 
 
@@ -227,16 +230,19 @@ def labelled_tagging_inside(
     """Sum over labelled trees with emissions; see `permalign.kernels.portable.labelled.tagging_inside`."""
     if _compiled(tokens) and not _extreme(rules, root):
         return operators.labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths)[0]
-    logs = needs_logs(rules, root)
+    logs = _extreme(rules, root, rules.dtype)
+    if _vectorized() and not logs:
+        return vectorized.labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths)
     return portable.labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths, logs)
 
 
-def _extreme(rules: Tensor | Sequence[Tensor], root: Tensor) -> bool:
-    """Whether scores differ too much for double precision in probability space.
+def _extreme(rules: Tensor | Sequence[Tensor], root: Tensor, precision: torch.dtype = torch.float64) -> bool:
+    """Whether scores differ too much for a precision in probability space.
 
-    While ``torch.compile`` traces a program, values are unknown; the operators check them again when they run.
+    While ``torch.compile`` traces a program, values are unknown; compiled and vectorized kernels check them again when
+    they run.
     """
-    return not torch.compiler.is_compiling() and needs_logs(rules, root, torch.float64)
+    return not torch.compiler.is_compiling() and needs_logs(rules, root, precision)
 
 
 # --- Labelled trees whose rules are products ------------------------------------------------------------------

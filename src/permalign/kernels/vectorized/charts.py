@@ -3,6 +3,7 @@
 Charts must be contiguous tensors of their own, not parts of others, because strides are counted from the first number.
 """
 
+from math import prod
 from typing import NamedTuple
 
 from torch import Tensor
@@ -12,7 +13,7 @@ def left_children(chart: Tensor, width: int) -> Tensor:
     """The left children ``(batch, starts, width - 1)`` of all spans of a width: ``[i, u - 1]`` is the span (i, i + u).
 
     Args:
-        chart: ``(batch, n + 1, n + 1)``, indexed by start and width.
+        chart: ``(batch, n + 1, n + 1)``, indexed by start and width; further axes (labels) are kept.
         width: the width of the parents.
     """
     return chart[:, : chart.shape[1] - width, 1:width]
@@ -25,10 +26,11 @@ def right_children(chart: Tensor, width: int) -> Tensor:
     ``n + 1`` numbers, that is ``n`` numbers further on. No two of the children are the same span, so the view can be
     written to.
     """
-    batch, fenceposts, _ = chart.shape
-    shape = (batch, fenceposts - width, width - 1)
-    strides = (chart.stride(0), fenceposts, fenceposts - 1)
-    return chart.as_strided(shape, strides, fenceposts + width - 1)
+    batch, fenceposts, _, *rest = chart.shape
+    entry = prod(rest)  # the numbers of one span
+    shape = (batch, fenceposts - width, width - 1, *rest)
+    strides = (chart.stride(0), entry * fenceposts, entry * (fenceposts - 1), *chart.stride()[3:])
+    return chart.as_strided(shape, strides, entry * (fenceposts + width - 1))
 
 
 class PositionedChildren(NamedTuple):
@@ -47,16 +49,19 @@ class PositionedChildren(NamedTuple):
 
     @classmethod
     def of(cls, chart: Tensor, width: int) -> "PositionedChildren":
-        """The views of a chart ``(batch, n + 1, n + 1, n + 1)``, indexed by start, width and position."""
-        batch, fenceposts = chart.shape[:2]
-        starts, square = fenceposts - width, fenceposts**2
+        """The views of a chart ``(batch, n + 1, n + 1, n + 1)``, indexed by start, width and position.
+
+        Further axes (labels) are kept.
+        """
+        batch, fenceposts, _, _, *rest = chart.shape
+        starts, square, entry = fenceposts - width, fenceposts**2, prod(rest)
 
         def view(first: int, per_split: int) -> Tensor:
             """The children of which ``first`` is the one of the parent (0, width) at position 0 with u = 1."""
             return chart.as_strided(
-                (batch, starts, width - 1, starts),
-                (chart.stride(0), square, per_split, 1),
-                first,
+                (batch, starts, width - 1, starts, *rest),
+                (chart.stride(0), entry * square, entry * per_split, entry, *chart.stride()[4:]),
+                entry * first,
             )
 
         right = square + (width - 1) * fenceposts
