@@ -50,6 +50,9 @@ def measurements() -> Iterator[list[Measurement]]:
         transduction.pruned_against_exact(transduction.Size(8, 30, 30), target=10, times=2),
         transduction.pruned_against_exact(transduction.Size(32, 16, 16), target=None, certain=False),
     ]
+    yield transduction.vectorized_against_portable(
+        long=transduction.Size(8, 16, 16), launches=transduction.Size(2, 16, 8)
+    )
     yield processes.compare_settings(batch=16, length=25)
     yield models.arithmetic_step()
     yield models.translation_step()

@@ -6,9 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks import processes
-from benchmarks.measuring import MEGABYTE, Measurement, best_seconds, current_bytes, peak_bytes
-from benchmarks.reordering import operations
+from benchmarks.measuring import Measurement, best_seconds, current_bytes, peak_bytes
+from benchmarks.reordering import operations_and_memory
 from permalign import LabelledPermutation, kernels
 from permalign.structures import FactorisedLabelledPermutation
 
@@ -86,40 +85,21 @@ def compiled_against_portable(
 
 
 def vectorized_against_portable(long: Size, launches: Size) -> list[Measurement]:
-    """The kernels for other devices than a CPU, measured on this CPU: operations and memory of a likelihood.
+    """Operations and memory of a likelihood by the kernels for other devices than a CPU, on this CPU.
 
     Args:
         long: what takes memory.
         launches: what is counted.
     """
-    problem = Problem(launches)
-    backends: tuple[kernels.Backend, ...] = ("vectorized", "portable")
-    counts = {name: operations(lambda name=name: problem.likelihood(name)) for name in backends}
-    grown = {
-        name: processes.run("labelled_memory", backend=name, **long._asdict())["extra bytes"]
-        for name in backends
-    }
-    what = "of the likelihood by the kernels for other devices, relative to recorded ones"
-    return [
-        Measurement(
-            "labelled-vectorized-operations",
-            f"labelled trees, n={launches.length}, K={launches.labels}: operations {what}",
-            counts["vectorized"] / counts["portable"],
-            "x",
-            "at most",
-            0.6,
-            {f"{name} operations": count for name, count in counts.items()},
+    return operations_and_memory(
+        "labelled-vectorized",
+        (f"labelled trees, n={launches.length}, K={launches.labels}", Problem(launches).likelihood),
+        (
+            f"labelled trees, n={long.length}, B={long.batch}, K={long.labels}",
+            "labelled_memory",
+            long._asdict(),
         ),
-        Measurement(
-            "labelled-vectorized-memory",
-            f"labelled trees, n={long.length}, B={long.batch}, K={long.labels}: memory {what}",
-            grown["vectorized"] / grown["portable"],
-            "x",
-            "at most",
-            0.5,
-            {f"{name} megabytes": count / MEGABYTE for name, count in grown.items()},
-        ),
-    ]
+    )
 
 
 def measure_memory(backend: kernels.Backend, **size: int) -> dict[str, float]:

@@ -140,13 +140,14 @@ def measure_throughput(seconds: float, **size: int) -> Result:
 
 def jobs() -> dict[str, Callable[..., Result]]:
     """The jobs that a new process can do, by name."""
-    from benchmarks import alignment, labelled, reordering
+    from benchmarks import alignment, labelled, reordering, transduction
 
     return {
         "throughput": measure_throughput,
         "reordering_memory": reordering.measure_memory,
         "alignment_memory": alignment.measure_memory,
         "labelled_memory": labelled.measure_memory,
+        "transduction_memory": transduction.measure_memory,
     }
 
 

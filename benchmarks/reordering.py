@@ -259,6 +259,45 @@ def operations(call: Callable[[], object]) -> int:
     )
 
 
+def operations_and_memory(
+    name: str,
+    counted: tuple[str, Callable[[kernels.Backend], object]],
+    large: tuple[str, str, dict[str, int]],
+) -> list[Measurement]:
+    """Operations and memory of the kernels for other devices, relative to those that autograd records.
+
+    Args:
+        name: how the names of the measurements begin.
+        counted: a problem in words, and a function that solves it by the kernels it is given.
+        large: another one in words, and the job of a new process that measures its memory, with its arguments.
+    """
+    backends: tuple[kernels.Backend, ...] = ("vectorized", "portable")
+    counts = {backend: operations(lambda backend=backend: counted[1](backend)) for backend in backends}
+    what, job, size = large
+    grown = {backend: processes.run(job, backend=backend, **size)["extra bytes"] for backend in backends}
+    of_kernels = "of the kernels for other devices, relative to recorded ones"
+    return [
+        Measurement(
+            f"{name}-operations",
+            f"{counted[0]}: operations {of_kernels}",
+            counts["vectorized"] / counts["portable"],
+            "x",
+            "at most",
+            0.6,
+            {f"{backend} operations": count for backend, count in counts.items()},
+        ),
+        Measurement(
+            f"{name}-memory",
+            f"{what}: memory {of_kernels}",
+            grown["vectorized"] / grown["portable"],
+            "x",
+            "at most",
+            0.5,
+            {f"{backend} megabytes": count / MEGABYTE for backend, count in grown.items()},
+        ),
+    ]
+
+
 def growth(batch: int, length: int, times: int = 8, **widths: int) -> Measurement:
     """By which factor the time of a pass grows when the length doubles."""
     short, long = (Problem(Size(batch, n, **widths)) for n in (length, 2 * length))

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.measuring import Measurement, best_seconds, difference
-from benchmarks.reordering import TOLERANCE
+from benchmarks.measuring import Measurement, best_seconds, current_bytes, difference, peak_bytes
+from benchmarks.reordering import TOLERANCE, operations_and_memory
 from permalign import SeparablePermutation, SynchronousPermutation, kernels
 from permalign.kernels.layout import split_count, split_index
 from permalign.structures import LabelledSynchronousPermutation
@@ -47,16 +47,17 @@ class Problem:
             grammar = [torch.randn(shape) for shape in shapes]
         self.inputs = [tensor.requires_grad_() for tensor in (splits, segments, *grammar)]
 
-    def likelihood(self) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def likelihood(self, backend: kernels.Backend = "auto") -> tuple[Tensor, tuple[Tensor, ...]]:
         """Log-likelihoods ``(batch,)``, and the gradients of their sum."""
-        splits, segments, *grammar = self.inputs
-        pair = (
-            LabelledSynchronousPermutation(*grammar, segments, splits, validate_args=False)
-            if grammar
-            else SynchronousPermutation(splits, segments, validate_args=False)
-        )
-        likelihood = pair.log_likelihood()
+        with kernels.backend(backend):
+            likelihood = self._pairs().log_likelihood()
         return likelihood.detach(), torch.autograd.grad(likelihood.sum(), self.inputs)
+
+    def _pairs(self) -> SynchronousPermutation | LabelledSynchronousPermutation:
+        splits, segments, *grammar = self.inputs
+        if grammar:
+            return LabelledSynchronousPermutation(*grammar, segments, splits, validate_args=False)
+        return SynchronousPermutation(splits, segments, validate_args=False)
 
 
 class PrunedProblem:
@@ -136,9 +137,7 @@ def pruned_against_exact(
 def seconds_of_likelihood(size: Size, target: float, times: int = 10) -> Measurement:
     """The time of a batch of likelihoods; if the portable kernels give another likelihood, it is an error."""
     single = Problem(size._replace(batch=1))
-    with kernels.backend("portable"):
-        expected = single.likelihood()[0]
-    deviation = difference(single.likelihood()[0], expected)
+    deviation = difference(single.likelihood()[0], single.likelihood("portable")[0])
     if not deviation <= TOLERANCE:
         raise RuntimeError(
             f"compiled and portable kernels differ by {deviation:.2g} in the likelihood, more than {TOLERANCE:g}, so "
@@ -157,3 +156,29 @@ def seconds_of_likelihood(size: Size, target: float, times: int = 10) -> Measure
         1e3 * target,
         {"difference": deviation},
     )
+
+
+def vectorized_against_portable(long: Size, launches: Size) -> list[Measurement]:
+    """Operations and memory of a likelihood by the kernels for other devices than a CPU, on this CPU.
+
+    Args:
+        long: what takes memory.
+        launches: what is counted.
+    """
+    memory = f"exact transduction, n={long.length}, m={long.target_length}, B={long.batch}"
+    return operations_and_memory(
+        "transduction-vectorized",
+        (
+            f"exact transduction, n={launches.length}, m={launches.target_length}",
+            Problem(launches).likelihood,
+        ),
+        (memory, "transduction_memory", long._asdict()),
+    )
+
+
+def measure_memory(backend: kernels.Backend, **size: int) -> dict[str, float]:
+    """Compute one likelihood, and measure the growth to peak memory (a job for a new process)."""
+    Problem(Size(1, 2, 2)).likelihood(backend)  # so that what is loaded at the first call is not counted
+    problem, before = Problem(Size(**size)), current_bytes()
+    problem.likelihood(backend)
+    return {"extra bytes": peak_bytes() - before}

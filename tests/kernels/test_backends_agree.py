@@ -88,16 +88,17 @@ def random_pairs(length, dtype, scale=1.0, phrase=1):
     return scores, segments, lengths, torch.minimum(torch.tensor([8, 5, 0, 7]), 3 * lengths)
 
 
+@pytest.mark.parametrize("name", ["compiled", "vectorized"])
 @pytest.mark.parametrize("phrase", [1, 3])
 @pytest.mark.parametrize("scale", [1.0, 30.0, 3000.0])
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
-def test_synchronous_inside(length, scale, phrase, dtype):
-    """Large scores drive sums of exponentials into underflow, where both backends switch to logarithms."""
+def test_synchronous_inside(length, scale, phrase, name, dtype):
+    """Large scores drive sums of exponentials into underflow, where all backends switch to logarithms."""
     scores, segments, *lengths = random_pairs(length, dtype, scale, phrase)
-    compiled, portable = on_both_backends(
-        lambda s, e: kernels.synchronous_inside(s, e, *lengths), scores, segments
+    fast, portable = on_both_backends(
+        lambda s, e: kernels.synchronous_inside(s, e, *lengths), scores, segments, backends=(name, "portable")
     )
-    for ours, theirs in zip(compiled, portable, strict=True):
+    for ours, theirs in zip(fast, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=scale * TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
@@ -411,6 +412,28 @@ def test_only_recorded_kernels_of_labelled_trees_can_be_differentiated_twice():
         else:
             with pytest.raises(RuntimeError):
                 torch.autograd.grad(gradient.square().sum(), grammar[0])
+
+
+@pytest.mark.parametrize("phrase", [1, 3])
+def test_gradients_of_vectorized_synchronous_sums(phrase):
+    scores, segments, *lengths = random_pairs(4, torch.float64, phrase=phrase)
+    inputs = (scores.requires_grad_(), segments.requires_grad_())
+    assert not vectorized.synchronous.inside(*inputs, *lengths)[1].any()
+    assert torch.autograd.gradcheck(lambda *pair: vectorized.synchronous.inside(*pair, *lengths)[0], inputs)
+
+
+def test_vectorized_synchronous_sums_that_are_not_exact_are_reported():
+    """Either token of the first sentence would rather write both words, and does not like to write none."""
+    scores, lengths = torch.zeros(3, 1, 2), torch.tensor([2, 2, 1])
+    segments = torch.zeros(3, 2, 3, 3)
+    segments[0, :, :, :2] = -1000.0
+    segments[2] = LOG_ZERO
+    pair = (scores, segments, lengths, lengths)
+    assert vectorized.synchronous.inside(*pair)[1].tolist() == [True, False, False]
+    with kernels.backend("vectorized"):
+        log_sum = kernels.synchronous_inside(*pair)
+    torch.testing.assert_close(log_sum[:2], torch.tensor([4.0, 6.0]).log() + torch.tensor([-1000.0, 0.0]))
+    assert log_sum[2] <= LOG_ZERO / 2
 
 
 @pytest.mark.parametrize("labels", [1, 3])

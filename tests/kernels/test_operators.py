@@ -286,6 +286,28 @@ print("equal")
 """
 
 
+SYNCHRONOUS = """
+def summed(scores, segments):
+    return kernels.synchronous_inside(scores, segments, lengths, torch.tensor([4, 2]))
+scores = torch.randn(2, 20, 2, dtype=torch.float64, requires_grad=True)
+segments = (-torch.rand(2, 9, 6, 3, dtype=torch.float64)).requires_grad_()  # tokens, and phrases of two
+for path in ("auto", "vectorized"):
+    with kernels.backend(path):
+        plain = summed(scores, segments)
+        program = torch.compile(summed, fullgraph=True, backend="aot_eager")
+        compiled = program(scores, segments)
+        torch.testing.assert_close(compiled, plain)
+        gradients = [torch.autograd.grad(value.sum(), (scores, segments)) for value in (compiled, plain)]
+        torch.testing.assert_close(*gradients)
+        extreme = (segments - 2000 * (torch.arange(3) < 2)).detach()  # sums close to underflow
+        if path == "vectorized":
+            assert program(scores, extreme).isnan().any()
+        assert summed(scores, extreme).isfinite().all()
+    torch._dynamo.reset()
+print("equal")
+"""
+
+
 MODULE = "self.scorer(states, lengths)"
 KERNEL = """kernels.split_scores(
             (states[:, 1:] @ self.scorer.first.weight.view(-1, 4).T).unflatten(-1, (-1, 2)),
@@ -303,6 +325,7 @@ KERNEL = """kernels.split_scores(
         (MODULE, DISTRIBUTION),
         (MODULE, EXPORT_DISTRIBUTION),
         (MODULE, LABELLED),
+        (MODULE, SYNCHRONOUS),
     ],
     ids=[
         "compile kernels",
@@ -312,6 +335,7 @@ KERNEL = """kernels.split_scores(
         "compile distribution",
         "export distribution",
         "compile labelled trees",
+        "compile transduction",
     ],
 )
 def test_programs_can_be_compiled_and_exported(scores, what):

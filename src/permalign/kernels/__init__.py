@@ -299,6 +299,12 @@ def synchronous_inside(
             pairs,
             span_count(length_of(scores)) * segments.shape[2] ** 2,
         )
+    if _vectorized() and not normal_form:
+        log_sum, lost = vectorized.synchronous.inside(scores, segments, lengths, target_lengths)
+        if torch.compiler.is_compiling():
+            return log_sum.masked_fill(lost, torch.nan)
+        if not bool(lost.any()):
+            return log_sum
     return portable.synchronous.inside(scores, segments, lengths, target_lengths, normal_form)[0]
 
 

@@ -11,6 +11,6 @@ that neither copies nor index tensors are needed. Charts with output positions, 
 four views of `PositionedChildren`.
 """
 
-from permalign.kernels.vectorized import labelled, scoring, separable
+from permalign.kernels.vectorized import labelled, scoring, separable, synchronous
 
-__all__ = ["labelled", "scoring", "separable"]
+__all__ = ["labelled", "scoring", "separable", "synchronous"]
