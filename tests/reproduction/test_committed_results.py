@@ -11,6 +11,8 @@ from permalign.reproduction.report import as_markdown
 from permalign.reproduction.run_list import write_run_list
 from permalign.reproduction.summary import summarize
 from permalign.reproduction.tables import TABLES, get_table
+from permalign.reproduction.tuned_systems import TRIALS, chosen_settings
+from permalign.reproduction.tuning import SHIPPED, TRAIL, choose, command, read_trail
 from permalign.training.experiments import experiment_names
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +54,18 @@ def test_the_list_of_runs_is_what_the_records_give(records, tmp_path):
 def test_records_are_sorted_and_in_the_form_in_which_they_are_written(records):
     lines = (RESULTS / RUNS).read_text("utf-8").splitlines()
     assert lines == [records[name].to_json() for name in sorted(records)]
+
+
+def test_tuned_systems_have_the_best_options_of_complete_searches_that_were_all_alike():
+    trail = read_trail(RESULTS / TRAIL)
+    assert choose(trail) == chosen_settings()
+    names = get_table("table3").by_name
+    by_cell = {}
+    for candidate in trail:
+        by_cell.setdefault(candidate["cell"], []).append(candidate)
+    for name, candidates in by_cell.items():
+        assert [candidate["trial"] for candidate in candidates] == [SHIPPED, *range(TRIALS)]
+        assert {candidate["command"] for candidate in candidates} == {command(names[name])}
 
 
 def test_every_experiment_has_a_run(records):
