@@ -79,12 +79,13 @@ def with_chosen_settings(table: Table, chosen: Chosen) -> Table:
             f"`permalign tune --seed {SEED}`. The best of these {TRIALS + 1} runs on the development set is chosen; if "
             "several are equally good, the first one. It is the run with seed 0 here, and other seeds are trained with "
             "the same options. `tuning.jsonl` lists all trials.",
-            "The trials draw from ranges of the paper: embeddings, encoder and decoder of size 128 or 256, one or two "
-            "layers of the decoder, dropout from 0.1 to 0.9, label smoothing of 0 or 0.1, and the Gumbel temperature "
-            "of Hard-ReMoto from 0.1 to 10. The decoder of exact transduction has no hidden states, so it has no size "
-            "and layers. What was not tried: size 512 (exact transduction has it in the window encoder of its "
-            "experiment), two layers of the encoder, other options of the reorderer, and other learning rates. Options "
-            "that are not tuned are those of table 3.",
+            "The trials have the same seeds everywhere, so that trial 2, say, has the same sizes and dropout in all "
+            "systems and columns. They draw from ranges of the paper: embeddings, encoder and decoder of size 128 or "
+            "256, one or two layers of the decoder, dropout from 0.1 to 0.9, label smoothing of 0 or 0.1, and the "
+            "Gumbel temperature of Hard-ReMoto from 0.1 to 10. The decoder of exact transduction has no hidden states, "
+            "so it has no size and layers. What was not tried: size 512 (exact transduction has it in the window "
+            "encoder of its experiment), two layers of the encoder, other options of the reorderer, and other learning "
+            "rates. Options that are not tuned are those of table 3.",
             "Every system is decoded greedily (the paper's way) and *constrained*: with a beam of five, and only to "
             "programs of a grammar that has the rules of the run's training programs. The development scores by which "
             "options are chosen are those of greedy decoding.",
