@@ -24,8 +24,8 @@ def measurements() -> Iterator[list[Measurement]]:
     """All measurements, at the sizes that the tables report."""
     small, large = reordering.Size(batch=16, length=25), reordering.Size(batch=8, length=41)
     reordering.Problem(reordering.Size(2, 3)).slow()  # torch loads its libraries at the first call
-    yield reordering.against_the_paper(small, target=100, slow_times=3)
-    yield reordering.against_the_paper(large, target=300, slow_times=2)
+    yield reordering.against_the_paper(small, target=200, slow_times=3)
+    yield reordering.against_the_paper(large, target=600, slow_times=2)
     yield reordering.backends(
         small,
         long=reordering.Size(batch=4, length=80, hidden=128),
@@ -35,12 +35,16 @@ def measurements() -> Iterator[list[Measurement]]:
     yield [reordering.dynamic_programs_against_scoring(small)]
     yield [reordering.memory_of_one_sentence(length=500)]
     yield labelled.compiled_against_portable(labelled.Size(batch=16, length=20), target=3)
-    yield [labelled.likelihood_seconds(labelled.Size(batch=16, length=41), target=1.0)]
+    yield [labelled.likelihood_seconds(labelled.Size(batch=16, length=41), target=0.3)]
+    yield [labelled.factorised_against_full(labelled.Size(batch=16, length=20, labels=64))]
     yield alignment.additive_against_full(alignment.Size())
     yield [
         transduction.seconds_of_likelihood(transduction.Size(32, 9, 5), target=0.015),
         transduction.seconds_of_likelihood(transduction.Size(32, 16, 16), target=1.0),
         transduction.seconds_of_likelihood(transduction.Size(16, 9, 5, labels=8), target=0.1),
+        transduction.pruned_against_exact(transduction.Size(32, 16, 16), target=5),
+        transduction.pruned_against_exact(transduction.Size(8, 30, 30), target=10, times=2),
+        transduction.pruned_against_exact(transduction.Size(32, 16, 16), target=None, certain=False),
     ]
     yield processes.compare_settings(batch=16, length=25)
     yield models.arithmetic_step()

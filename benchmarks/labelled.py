@@ -8,6 +8,7 @@ from torch import Tensor
 
 from benchmarks.measuring import Measurement, best_seconds
 from permalign import LabelledPermutation, kernels
+from permalign.structures import FactorisedLabelledPermutation
 
 
 class Size(NamedTuple):
@@ -19,25 +20,27 @@ class Size(NamedTuple):
 
 
 class Problem:
-    """A random grammar over a batch, and passes forward and backward."""
+    """A random grammar over a batch, with rules as one tensor or as products, and passes forward and backward."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, factorised: bool = False) -> None:
         torch.manual_seed(0)
         batch, length, labels = size
-        self.rules = (0.5 * torch.randn(2, labels, labels, labels)).requires_grad_()
+        self.family = FactorisedLabelledPermutation if factorised else LabelledPermutation
+        shape = (2, 2 if factorised else labels, labels, labels)
+        self.rules = (0.5 * torch.randn(shape)).requires_grad_()
         self.tokens = torch.randn(batch, length, labels, requires_grad=True)
         self.emissions = torch.randn(batch, length, length).log_softmax(-1).requires_grad_()
 
     def inside(self, backend: kernels.Backend) -> list[Tensor]:
         """The log-partition and its gradients."""
         with kernels.backend(backend):
-            value = LabelledPermutation(self.rules, self.tokens).log_partition()
+            value = self.family(self.rules, self.tokens).log_partition()
             return [value.detach(), *torch.autograd.grad(value.sum(), [self.rules, self.tokens])]
 
     def likelihood(self, backend: kernels.Backend) -> list[Tensor]:
         """The likelihood of a tagging and its gradients."""
         with kernels.backend(backend):
-            value = LabelledPermutation(self.rules, self.tokens).log_likelihood(self.emissions)
+            value = self.family(self.rules, self.tokens).log_likelihood(self.emissions)
             inputs = [self.rules, self.tokens, self.emissions]
             return [value.detach(), *torch.autograd.grad(value.sum(), inputs)]
 
@@ -91,4 +94,23 @@ def likelihood_seconds(size: Size, target: float, times: int = 5) -> Measurement
         "s",
         "at most",
         target,
+    )
+
+
+def factorised_against_full(size: Size, full_labels: int = 8, times: int = 5) -> Measurement:
+    """How long the likelihood takes with many labels and factorised rules, relative to few labels and all rules."""
+    many, few = Problem(size, factorised=True), Problem(size._replace(labels=full_labels))
+    seconds = best_seconds(
+        {
+            "factorised": (lambda: many.likelihood("compiled"), times),
+            "full": (lambda: few.likelihood("compiled"), times),
+        }
+    )
+    return Measurement(
+        f"labelled-factorised-{size.length}",
+        f"labelled trees, n={size.length}, B={size.batch}: time of the likelihood with {size.labels} labels and "
+        f"factorised rules, relative to {full_labels} labels and all rules",
+        seconds["factorised"] / seconds["full"],
+        "x",
+        details={f"{name} seconds": value for name, value in seconds.items()},
     )

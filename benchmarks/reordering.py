@@ -302,7 +302,7 @@ def memory_of_one_sentence(length: int, **widths: int) -> Measurement:
         result["peak bytes"] / GIGABYTE,
         "GB",
         "at most",
-        4.0,
+        1.5,
         {"seconds": result["seconds"], "megabytes before": result["bytes before"] / MEGABYTE},
     )
 

@@ -1,7 +1,7 @@
 """The paper's method as in its authors' code: the baseline of ratios, and a reference for the outputs of our method.
 
-It is a Python loop over spans with a loop over splits inside. For every split, representations of spans are joined and
-passed through the multi-layer perceptron; for every span, from the narrowest to the widest, block matrices of its parts
+It is a Python loop over spans. For all splits of a span at once, representations of its two parts are joined and passed
+through the multi-layer perceptron; for every span, from the narrowest to the widest, block matrices of its parts
 are summed, weighted by the rules, which is O(n^5). Sentences of a batch have one length; gradients come from autograd.
 """
 
@@ -42,11 +42,13 @@ def slow_twin(states: Tensor, first: nn.Linear, second: nn.Linear) -> SlowResult
     for width in range(2, length + 1):
         for start in range(length - width + 1):
             end = start + width
+            middles = range(start + 1, end)
+            left = torch.stack([span(start, middle) for middle in middles])
+            right = torch.stack([span(middle, end) for middle in middles])
+            of_splits = second(torch.relu(first(torch.cat([left, right], dim=-1))))  # (split, batch, rule)
+            scores += of_splits.unbind()
             options, blocks = [], []
-            for middle in range(start + 1, end):
-                pair = torch.cat([span(start, middle), span(middle, end)], dim=-1)
-                score = second(torch.relu(first(pair)))  # (batch, rule)
-                scores.append(score)
+            for score, middle in zip(of_splits, middles, strict=True):
                 options.append(score + (beta[start, middle] + beta[middle, end])[:, None])
                 blocks += two_blocks(expected[start, middle], expected[middle, end])
             weights = torch.cat(options, dim=-1)  # (batch, options)

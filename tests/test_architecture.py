@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "permalign"
 # A package or module may import from the rows above its own, and from nothing else. So there is no cycle.
 ROWS = [
     {"errors", "hub", "notebooks", "openmp", "shapes"},
-    {"checks", "files", "masks", "plugins", "precision"},
+    {"checks", "files", "masks", "plugins", "precision", "products"},
     {"tensor_files", "yaml_files"},
     {"kernels"},
     {"structures"},

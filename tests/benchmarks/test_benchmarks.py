@@ -68,6 +68,10 @@ def test_labelled_trees_on_both_backends():
         details = measurement.details
         assert measurement.measured == details["portable seconds"] / details["compiled seconds"]
     assert labelled.likelihood_seconds(size, target=60.0, times=1).met
+    factorised = labelled.factorised_against_full(size, full_labels=2, times=1)
+    assert (
+        factorised.measured == factorised.details["factorised seconds"] / factorised.details["full seconds"]
+    )
 
 
 @pytest.mark.parametrize("labels", [0, 3])
@@ -79,6 +83,21 @@ def test_likelihoods_of_transduction_are_checked_and_measured(labels, monkeypatc
     monkeypatch.setattr(transduction, "TOLERANCE", -1.0)
     with pytest.raises(RuntimeError, match="not measured"):
         transduction.seconds_of_likelihood(size, target=60.0, times=1)
+
+
+@pytest.mark.parametrize("certain", [True, False])
+def test_pruned_sums_are_checked_and_measured(certain, monkeypatch):
+    size = transduction.Size(batch=2, length=5, target_length=5, max_segment_length=2)
+    measurement = transduction.pruned_against_exact(
+        size, target=0.0, threshold=1e-3, times=1, certain=certain
+    )
+    details = measurement.details
+    assert measurement.met
+    assert measurement.measured == details["exact seconds"] / details["pruned seconds"]
+    assert details["nats lost on average"] <= details["mean bound"] + 1e-5
+    monkeypatch.setattr(transduction, "TOLERANCE", -1.0)
+    with pytest.raises(RuntimeError, match="more than their bounds"):
+        transduction.pruned_against_exact(size, target=0.0, threshold=0.0, times=1)
 
 
 def test_backends_that_differ_on_labelled_trees_are_not_compared(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from permalign import kernels
-from permalign.kernels import operators
+from permalign.kernels import operators, threads
 from permalign.kernels.layout import leaf_count, root_scores, split_count
 
 SENTENCE_LENGTHS = [1, 2, 3, 7, 11]
@@ -100,7 +100,34 @@ def test_synchronous_inside(length, scale, phrase, dtype):
         torch.testing.assert_close(ours, theirs, atol=scale * TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("labels", [1, 3])
+@pytest.mark.parametrize("threshold", [0.0, 1e-4, 1e-2, 0.3])
+@pytest.mark.parametrize("scale", [1.0, 5.0, 300.0])
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_pruned_synchronous_inside(length, scale, threshold):
+    """The same cells are kept, with the same bound on what is lost; and the same sums over them."""
+    scores, segments, *lengths = random_pairs(length, torch.float64, scale)
+
+    def kept(splits, segments):
+        rules = kernels.span_softmax(splits, lengths[0])
+        return kernels.synchronous_bounds(rules, segments, *lengths, threshold)
+
+    compiled, portable = on_both_backends(lambda s, e: tuple(kept(s, e)), scores, segments)
+    for ours, theirs in zip(compiled, portable, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
+
+    def summed(splits, segments):
+        rules = kernels.span_softmax(splits, lengths[0])
+        pruning = kernels.Pruning(*(tensor.detach() for tensor in compiled))
+        log_sums = kernels.pruned_synchronous_inside(rules, segments, pruning, *lengths)
+        # the portable sum knows logs of what is too small for products
+        return torch.where(log_sums < pruning.relaxed(lengths[1]) - 500, 0.0, log_sums)
+
+    compiled_sums, portable_sums = on_both_backends(summed, scores, segments)
+    for ours, theirs in zip(compiled_sums, portable_sums, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-8, rtol=1e-8)
+
+
+@pytest.mark.parametrize("labels", [1, 3, 9])
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_labelled_synchronous_inside(length, labels, dtype):
     splits, segments, *lengths = random_pairs(length, dtype)
@@ -153,15 +180,24 @@ def test_labelled_synchronous_walks(length, labels):
 def test_sums_without_gradients_are_those_of_all_pairs_at_once(monkeypatch):
     splits, segments, *lengths = random_pairs(5, torch.float64)
     grammar = [torch.randn(shape, dtype=torch.float64) for shape in ((2, 3, 3, 3), (3,), (4, 5, 3))]
-    plain, labelled = (splits, segments, *lengths), (*grammar, splits, segments, *lengths)
-    at_once = kernels.synchronous_inside(*plain), kernels.labelled_synchronous_inside(*labelled)
+    rules = kernels.span_softmax(splits, lengths[0])
+    pruning = kernels.synchronous_bounds(rules, segments, *lengths, 0.01)
+
+    def all_sums():
+        return (
+            kernels.synchronous_inside(splits, segments, *lengths),
+            kernels.labelled_synchronous_inside(*grammar, splits, segments, *lengths),
+            kernels.pruned_synchronous_inside(rules, segments, pruning, *lengths),
+        )
+
+    at_once = all_sums()
     monkeypatch.setattr(kernels, "GROUP_BYTES", 0)
     with torch.no_grad():
-        one_by_one = kernels.synchronous_inside(*plain), kernels.labelled_synchronous_inside(*labelled)
+        one_by_one = all_sums()
     assert torch.equal(torch.cat(one_by_one), torch.cat(at_once))
 
 
-@pytest.mark.parametrize("labels", [1, 2, 6])
+@pytest.mark.parametrize("labels", [1, 2, 6, 9, 17])
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
 def test_labelled(length, labels, dtype):
     torch.manual_seed(length)
@@ -191,6 +227,29 @@ def test_labelled(length, labels, dtype):
     torch.testing.assert_close(*tops)
 
 
+@pytest.mark.parametrize("labels", [1, 2, 9, 17])
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_factorised(length, labels, dtype):
+    torch.manual_seed(length)
+    lengths = random_lengths(length)
+    shapes = (2, 2, labels, labels), (labels,), (4, length, labels), (4, split_count(length), 2)
+    grammar = [torch.randn(shape, dtype=dtype) for shape in shapes]
+    emissions = torch.randn(4, length, length, dtype=dtype)
+    for function, inputs in (
+        (lambda *g: kernels.factorised_log_partition(*g, lengths), grammar),
+        (lambda *g: kernels.factorised_tagging_inside(*g, lengths), [*grammar, emissions]),
+    ):
+        compiled, portable = on_both_backends(function, *inputs)
+        for ours, theirs in zip(compiled, portable, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=2 * TOLERANCE[dtype], rtol=2 * TOLERANCE[dtype])
+    charts = []
+    for name in ("compiled", "portable"):
+        with kernels.backend(name):
+            charts.append(kernels.factorised_chart(*grammar, lengths, maximise=True))
+    tops = [root_scores(chart, grammar[1], lengths) for chart in charts]
+    torch.testing.assert_close(*tops)
+
+
 @pytest.mark.parametrize("which", [0, 1], ids=["rules", "root"])
 def test_operators_refuse_what_probabilities_cannot_hold(which):
     grammar = [torch.zeros(shape) for shape in ((2, 2, 2, 2), (2,), (1, 3, 2), (1, 4, 2))]
@@ -198,6 +257,9 @@ def test_operators_refuse_what_probabilities_cannot_hold(which):
     with pytest.raises(ValueError, match="differ by too much"):
         operators.labelled.inside(*grammar, torch.tensor([3]))
     assert kernels.labelled_log_partition(*grammar, torch.tensor([3])).isfinite().all()
+    with pytest.raises(ValueError, match="differ by too much"):
+        operators.factorised.inside(*grammar, torch.tensor([3]))
+    assert kernels.factorised_log_partition(*grammar, torch.tensor([3])).isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["compiled", "vectorized"])
@@ -206,18 +268,35 @@ def test_operators_refuse_what_probabilities_cannot_hold(which):
 @pytest.mark.parametrize("length", SENTENCE_LENGTHS)
 def test_split_scores(length, hidden, dropout, name, dtype):
     torch.manual_seed(length)
-    fenceposts = torch.randn(3, 4, length + 1, hidden, dtype=dtype)
-    weight, bias = torch.randn(2, hidden, dtype=dtype), torch.randn(2, dtype=dtype)
+    projections = torch.randn(4, length + 1, hidden, 2, dtype=dtype)
+    hidden_bias, weight, bias = (torch.randn(shape, dtype=dtype) for shape in ((hidden,), (2, hidden), (2,)))
     lengths, seed = random_lengths(length), torch.tensor(2**40 + 12345)
     fast, portable = on_both_backends(
-        lambda f, w, b: kernels.split_scores(*f, w, b, lengths, seed, dropout),
-        fenceposts,
+        lambda p, h, w, b: kernels.split_scores(p, h, w, b, lengths, seed, dropout),
+        projections,
+        hidden_bias,
         weight,
         bias,
         backends=(name, "portable"),
     )
     for ours, theirs in zip(fast, portable, strict=True):
         torch.testing.assert_close(ours, theirs, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("length", SENTENCE_LENGTHS)
+def test_parts_of_long_sentences_give_the_same_scores(length, dropout, monkeypatch):
+    torch.manual_seed(length)
+    shapes = ((4, length + 1, 5, 2), (5,), (2, 5), (2,))
+    inputs = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    lengths, answers = random_lengths(length), []
+    for long in (1, length + 1):
+        monkeypatch.setattr(threads, "LONG", long)
+        assert threads.num_parts(length) == (8 if long == 1 else 1)
+        leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+        scores = kernels.split_scores(*leaves, lengths, torch.tensor(7), dropout)
+        answers.append((scores, *torch.autograd.grad(scores.square().sum(), leaves)))
+    torch.testing.assert_close(*answers)
 
 
 @pytest.mark.parametrize("normal_form", [False, True], ids=["plain", "normal form"])
@@ -306,7 +385,8 @@ def test_compiled_kernels_refuse_other_devices():
         (lambda: kernels.walk(torch.zeros(1, 1, 2), torch.tensor([2]), torch.zeros(1, 1, 0)), "uniforms"),
         (
             lambda: kernels.split_scores(
-                *torch.zeros(3, 1, 3, 4),
+                torch.zeros(1, 3, 4, 2),
+                torch.zeros(4),
                 torch.zeros(2, 5),
                 torch.zeros(2),
                 torch.tensor([2]),
@@ -326,6 +406,28 @@ def test_compiled_kernels_refuse_other_devices():
                 torch.zeros(1, 4, 2), torch.zeros(1, 3, 3, 2), torch.tensor([3]), torch.tensor([3])
             ),
             "target_lengths must be one for each sentence and lie in 0..2",
+        ),
+        (
+            lambda: kernels.synchronous_bounds(
+                torch.zeros(1, 4, 2), torch.zeros(1, 3, 3, 2), torch.tensor([3]), torch.tensor([2]), 0.1
+            ),
+            "must be of torch.float64",
+        ),
+        (
+            lambda: kernels.synchronous_bounds(
+                torch.zeros(1, 4, 2), torch.zeros(1, 5, 3, 2), torch.tensor([3]), torch.tensor([2]), 0.1
+            ),
+            "segments",
+        ),
+        (
+            lambda: kernels.pruned_synchronous_inside(
+                torch.zeros(1, 1, 2, dtype=torch.float64),
+                torch.zeros(1, 2, 3, 2, dtype=torch.float64),
+                kernels.Pruning(*(torch.zeros(1, 2, dtype=torch.float64) for _ in range(4))),
+                torch.tensor([2]),
+                torch.tensor([2]),
+            ),
+            "output_scales",
         ),
     ],
 )

@@ -9,7 +9,15 @@ from tests.structures.contract import seeded
 from torch._library.custom_ops import CustomOpDef
 
 from permalign import kernels
-from permalign.kernels.operators import labelled, labelled_synchronous, scoring, separable, synchronous
+from permalign.kernels.operators import (
+    factorised,
+    labelled,
+    labelled_synchronous,
+    pruned_synchronous,
+    scoring,
+    separable,
+    synchronous,
+)
 
 BATCH, LENGTH, HIDDEN = 2, 4, 5
 SPLITS = (LENGTH**3 - LENGTH) // 6
@@ -18,7 +26,15 @@ SEED = torch.tensor(12345)
 
 OPERATORS = {
     value._qualname: value
-    for module in (labelled, labelled_synchronous, scoring, separable, synchronous)
+    for module in (
+        factorised,
+        labelled,
+        labelled_synchronous,
+        pruned_synchronous,
+        scoring,
+        separable,
+        synchronous,
+    )
     for value in vars(module).values()
     if isinstance(value, CustomOpDef)
 }
@@ -38,10 +54,10 @@ def chart_of(operator, *inputs):
 
 def examples():
     """The arguments of one call for every operator; they require gradients where the operator has some."""
-    fenceposts = [draw(BATCH, LENGTH + 1, HIDDEN) for _ in range(3)]
+    projections, hidden_bias = draw(BATCH, LENGTH + 1, HIDDEN, 2), draw(HIDDEN)
     weight, bias = draw(2, HIDDEN), draw(2)
     scores, emissions = draw(BATCH, SPLITS, 2), draw(BATCH, LENGTH, LENGTH)
-    plain = [tensor.detach() for tensor in (*fenceposts, weight)]
+    plain = [tensor.detach() for tensor in (projections, hidden_bias, weight)]
     gradient = draw(BATCH, SPLITS, 2, gradient=False)
     square = draw(BATCH, LENGTH, LENGTH, gradient=False)
     known, gamma = rules().detach(), separable.inside(scores.detach(), LENGTHS)[1]
@@ -53,10 +69,17 @@ def examples():
     leaves = draw(BATCH, 2 * LENGTH - 1, 4, 3)  # tokens, and phrases of two
     known_pair = scores.detach(), leaves.detach()
     summed = chart_of(synchronous.inside, *known_pair, *both, False)
+    tokens = known, draw(BATCH, LENGTH, 4, 3, gradient=False)
+    pruning = pruned_synchronous.bound_cells(marginals, tokens[1], *both, 0.05)
+    pruned = chart_of(pruned_synchronous.inside, *tokens, *pruning[:3], *both)
     grammar = (draw(2, 3, 3, 3), draw(3), draw(BATCH, LENGTH, 3), scores)
     known_grammar = [tensor.detach() for tensor in grammar]
     labelled_chart = labelled.inside(*known_grammar, LENGTHS)[1:]
     labelled_tags = labelled.tagging_inside(*known_grammar, emissions.detach(), LENGTHS)[1:]
+    products = (draw(2, 2, 3, 3), *grammar[1:])
+    known_products = [tensor.detach() for tensor in products]
+    factorised_chart = factorised.inside(*known_products, LENGTHS)[1:]
+    factorised_tags = factorised.tagging_inside(*known_products, emissions.detach(), LENGTHS)[1:]
     labelled_pairs = labelled_synchronous.inside(*known_grammar, segments.detach(), *both)[1:]
     return {
         "permalign::synchronous_inside": (scores, leaves, *both, False),
@@ -67,6 +90,9 @@ def examples():
             *both,
             torch.rand(3, BATCH, LENGTH - 1, dtype=torch.float64),
         ),
+        "permalign::synchronous_bounds": (marginals, tokens[1], *both, 0.05),
+        "permalign::pruned_synchronous_inside": (rules(), segments, *pruning[:3], *both),
+        "permalign::pruned_synchronous_inside_backward": (per_sentence, *tokens, pruned, pruning[2], *both),
         "permalign::labelled_synchronous_inside": (*grammar, segments, *both),
         "permalign::labelled_synchronous_inside_backward": (
             per_sentence,
@@ -92,7 +118,17 @@ def examples():
             *labelled_tags,
             LENGTHS,
         ),
-        "permalign::split_scores": (*fenceposts, weight, bias, LENGTHS, SEED, 0.25),
+        "permalign::factorised_inside": (*products, LENGTHS),
+        "permalign::factorised_inside_backward": (per_sentence, *known_products, *factorised_chart, LENGTHS),
+        "permalign::factorised_best_inside": (known_products[0], *known_products[2:], LENGTHS),
+        "permalign::factorised_tagging_inside": (*products, emissions, LENGTHS),
+        "permalign::factorised_tagging_inside_backward": (
+            per_sentence,
+            *known_products,
+            *factorised_tags,
+            LENGTHS,
+        ),
+        "permalign::split_scores": (projections, hidden_bias, weight, bias, LENGTHS, SEED, 0.25),
         "permalign::split_scores_backward": (gradient, *plain, LENGTHS, SEED, 0.25),
         "permalign::inside": (scores, LENGTHS),
         "permalign::inside_backward": (per_sentence, gradient, gamma, LENGTHS),
@@ -227,8 +263,8 @@ print("equal")
 
 MODULE = "self.scorer(states, lengths)"
 KERNEL = """kernels.split_scores(
-            *(states[:, 1:] @ self.scorer.first.weight[:, at : at + 4].T for at in (0, 4, 2)),
-            self.scorer.second.weight, self.scorer.second.bias, lengths, torch.tensor(7), 0.25
+            (states[:, 1:] @ self.scorer.first.weight.view(-1, 4).T).unflatten(-1, (-1, 2)),
+            self.scorer.first.bias, self.scorer.second.weight, self.scorer.second.bias, lengths, torch.tensor(7), 0.25
         )"""
 
 

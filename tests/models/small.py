@@ -24,6 +24,12 @@ REORDERERS = {
     "labelled hard": {"kind": "labelled", "objective": "hard", "num_labels": 3},
     "labelled samples": {"kind": "labelled", "objective": "samples", "num_samples": 2, "num_labels": 3},
     "labelled exact": {"kind": "labelled", "objective": "exact", "num_labels": 3},
+    "labelled factorised": {
+        "kind": "labelled",
+        "objective": "exact",
+        "num_labels": 3,
+        "factorised_rules": True,
+    },
     "labelled encoding": {
         "kind": "labelled",
         "objective": "exact",
@@ -37,6 +43,7 @@ HEADS_FOR = {  # exact sums need a tagging or segments head; labelled reorderers
     "labelled soft": ["tagging", "ssnt"],
     "labelled samples": ["tagging", "swan"],
     "labelled exact": ["tagging", "segments"],
+    "labelled factorised": ["tagging", "segments"],
     "labelled encoding": ["tagging", "segments"],
 }
 PAIRS = [

@@ -50,6 +50,20 @@ def test_invalid_options_are_errors(values, message):
             "Set head.history: output",
         ),
         ({"kind": "labelled", "normal_form": True}, {}, "Leave normal_form out"),
+        ({"kind": "none"}, {"kind": "ssnt", "pruning_threshold": 0.1}, "Set head.kind: segments"),
+        *(
+            (
+                {"kind": "separable", "objective": "exact"} | reorderer,
+                head | {"pruning_threshold": 0.1},
+                message,
+            )
+            for reorderer, head, message in (
+                ({"objective": "soft"}, {"kind": "segments"}, "Set reorderer.objective: exact"),
+                ({"normal_form": True}, {"kind": "segments"}, "Set reorderer.normal_form: false"),
+                ({"kind": "labelled"}, {"kind": "segments"}, "Set reorderer.kind: separable"),
+                ({}, {"kind": "segments", "max_phrase_length": 2}, "Set head.max_phrase_length: 1"),
+            )
+        ),
         (
             {"kind": "labelled", "features": "encoding", "encoder": {"hidden_size": 7}},
             {},

@@ -8,9 +8,9 @@ from permalign.reorderers import InversionPrior, LabelGrammar, LabelledReorderer
 from permalign.structures.brute_force import EnumeratedLabelledPermutation
 
 
-def make(seed=0, num_labels=2, init_std=1.0, embeddings=None, encoder=None, **options):
+def make(seed=0, num_labels=2, init_std=1.0, factorised=False, embeddings=None, encoder=None, **options):
     torch.manual_seed(seed)
-    grammar = LabelGrammar(num_labels, init_std)
+    grammar = LabelGrammar(num_labels, init_std, factorised)
     given = {"vocab_size": VOCAB_SIZE, "embeddings": embeddings, "objective": "exact", "decoding": "viterbi"}
     if encoder is not None:
         given["source_encoder"] = source_encoder(embeddings, **encoder)
@@ -23,10 +23,15 @@ def twin_of(reorderer, source, lengths):
     return EnumeratedLabelledPermutation(*(part.detach() for part in scores))
 
 
-FEATURES = [{}, {"features": "encoding", "encoder": {}}, {"scorer_hidden_size": 7, "encoder": {}}]
+FEATURES = {
+    "token": {},
+    "factorised": {"factorised": True},
+    "encoding": {"features": "encoding", "encoder": {}},
+    "splits": {"scorer_hidden_size": 7, "encoder": {}},
+}
 
 
-@pytest.mark.parametrize("features", FEATURES, ids=["token", "encoding", "splits"])
+@pytest.mark.parametrize("features", FEATURES.values(), ids=FEATURES)
 class TestReordering:
     def test_soft_is_the_expected_matrix(self, features):
         reorderer = make(objective="soft", **features)

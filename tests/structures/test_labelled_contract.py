@@ -6,6 +6,7 @@ from tests.structures.contract import seeded
 from tests.structures.order_contract import OrderContract
 
 from permalign import LabelledPermutation, SeparablePermutation
+from permalign.structures import FactorisedLabelledPermutation
 from permalign.structures.brute_force import EnumeratedLabelledPermutation, packed_splits
 from permalign.structures.permutations import derivation_count
 
@@ -170,6 +171,30 @@ class TestLabelledPermutation(OrderContract):
         torch.testing.assert_close(distribution.rule_counts().flatten(1).sum(1), lengths - 1)
         torch.testing.assert_close(distribution.span_marginals().sum((1, 2)), 2 * lengths - 1)
         torch.testing.assert_close(distribution.span_marginals()[:, :6].sum((1, 2)), lengths)
+
+
+class TestFactorisedLabelledPermutation(TestLabelledPermutation):
+    """The same with rules that are products: its twin is that of the rules as one tensor."""
+
+    differentiable = ("child_scores", "token_scores", "split_scores", "root_scores", "emissions")
+
+    def parameters(self, sizes, generator, scale=1.0):
+        parameters, labels = super().parameters(sizes, generator, scale), self.labels
+        del parameters["rule_scores"]
+        draw = {"dtype": torch.float64, "generator": generator}
+        return {"child_scores": scale * torch.randn(2, 2, labels, labels, **draw), **parameters}
+
+    def padding(self, parameters):
+        masks = super().padding({"rule_scores": parameters["child_scores"], **parameters})
+        return {"child_scores": masks.pop("rule_scores"), **masks}
+
+    def build(self, parameters):
+        scores = {name: parameters[name] for name in self.differentiable[:-1]}
+        return FactorisedLabelledPermutation(**scores, lengths=parameters["lengths"])
+
+    def twin(self, parameters):
+        left, right = parameters["child_scores"].unbind(1)
+        return super().twin({"rule_scores": left[..., :, None] + right[..., None, :], **parameters})
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -6,6 +6,7 @@ from tests.structures.contract import seeded
 from tests.structures.test_separable_contract import split_count
 
 from permalign import SeparablePermutation, kernels
+from permalign.structures import separable
 from permalign.structures.brute_force import packed_splits
 
 pytestmark = pytest.mark.usefixtures("backend")
@@ -239,3 +240,22 @@ def test_orders_are_those_of_derivations(normal_form):
             length = len(derivation.order)
             assert tuple(order[:length]) == derivation.order
             assert order[length:] == list(range(length, 7))
+
+
+def test_the_approximate_matrix_is_the_same_in_blocks(monkeypatch):
+    splits = torch.randn(3, 56, 2, generator=seeded())
+    whole = SeparablePermutation(splits, torch.tensor([7, 1, 4])).approximate_matrix(0.01)
+    monkeypatch.setattr(separable, "BLOCK", 5)
+    in_blocks = SeparablePermutation(splits, torch.tensor([7, 1, 4])).approximate_matrix(0.01)
+    assert torch.equal(whole, in_blocks)
+
+
+def test_constant_sums_are_computed_once_and_gradients_flow_through_others():
+    constant = SeparablePermutation(torch.randn(2, 10, 2, generator=seeded()))
+    assert constant.double() is constant.double()
+    assert constant.rule_probabilities() is constant.rule_probabilities()
+    learned = SeparablePermutation(constant.scores.clone().requires_grad_())
+    assert learned.double() is not learned.double()
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(learned.entropy().sum(), learned.scores)
+        assert gradient.abs().sum() > 0

@@ -123,6 +123,7 @@ class _Continuations(NamedTuple):
     tokens: Integers
 
 
+@torch.inference_mode()
 def beam_search(
     decoder: Decoder,
     max_lengths: Sequence[int],
@@ -201,15 +202,14 @@ def _allowed_scores(
         left: ``(sentences,)``, how many tokens may still be written.
         same_length: whether exactly so many must be written.
     """
-    allowed = scores.clone()
-    allowed[:, NEVER_WRITTEN] = -torch.inf
-    allowed = allowed.view(*beams.alive.shape, -1)
+    never = torch.tensor(NEVER_WRITTEN, device=scores.device)
+    allowed = scores.index_fill(1, never, -torch.inf).view(*beams.alive.shape, -1)
     if not beams.alive.all():
         allowed[torch.from_numpy(~beams.alive).to(scores.device)] = -torch.inf
     if any(beams.states):
         allowed = _constrained(allowed, beams, rules, left, same_length)
-    over = (left <= 0) & np.array([not states for states in beams.states])
-    if over.any():
+    if (left <= 0).any():
+        over = (left <= 0) & np.array([not states for states in beams.states])
         not_end = torch.arange(scores.shape[-1], device=scores.device) != END_ID
         only_end = torch.from_numpy(over).to(scores.device)[:, None, None] & not_end
         allowed = allowed.masked_fill(only_end, -torch.inf)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from permalign.checks import require_at_least_one, require_dropout
 from permalign.encoders.base import Encoder
 from permalign.masks import padding_mask
+from permalign.products import Linear
 from permalign.shapes import Float, Int
 
 
@@ -36,7 +37,7 @@ class WindowEncoder(Encoder):
             )
         self.input_size, self.hidden_size, self.window_radius = input_size, hidden_size, window_radius
         self.dropout = nn.Dropout(dropout)
-        self.word = nn.Linear(input_size, hidden_size // 2, bias=False)
+        self.word = Linear(input_size, hidden_size // 2, bias=False)
         self.around = nn.Conv1d(input_size, hidden_size // 2, 2 * window_radius + 1, padding=window_radius)
 
     def forward(

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from permalign.heads.lstm_gates import activate
 from permalign.heads.source_attention import AttendedSource
+from permalign.products import linear, weight_gradient
 from permalign.shapes import Float
 
 
@@ -70,13 +72,13 @@ class _Recurrence(torch.autograd.Function):
         gates = torch.empty_like(inputs)
         weights = hidden.new_empty(steps, batch, keys.shape[1])
         for j in range(steps):
-            torch.addmm(inputs[j], both[j], weight.T, out=gates[j])
-            enter, forget, new, leave = _activate(gates[j])
+            torch.add(inputs[j], linear(both[j], weight), out=gates[j])
+            enter, forget, new, leave = activate(gates[j])
             torch.mul(forget, memories[j], out=memories[j + 1]).addcmul_(enter, new)
             state = torch.mul(leave, memories[j + 1].tanh(), out=both[j + 1, :, size:])
             weights[j] = torch.baddbmm(bias[..., None], keys, state[..., None]).squeeze(-1).softmax(-1)
             context = torch.bmm(weights[j][:, None], values).squeeze(1)
-            both[j + 1, :, :size] = context.add_(torch.addmm(combine_bias, state, combine_weight.T)).tanh_()
+            both[j + 1, :, :size] = context.add_(linear(state, combine_weight, combine_bias)).tanh_()
         ctx.save_for_backward(weight, keys, values, combine_weight, both, memories, gates, weights)
         return both[1:, :, :size].contiguous()
 
@@ -95,7 +97,7 @@ class _Recurrence(torch.autograd.Function):
             sum_bar = (gradient[j] + both_bar[:, :size]).mul_(1 - attended[j].square())
             weights_bar = torch.bmm(values, sum_bar[..., None]).squeeze(-1)
             score_bar = weights[j] * (weights_bar - (weights[j] * weights_bar).sum(-1, keepdim=True))
-            state_bar = torch.addmm(both_bar[:, size:], sum_bar, combine_weight)
+            state_bar = both_bar[:, size:] + linear(sum_bar, combine_weight.T)
             state_bar += torch.bmm(score_bar[:, None], keys).squeeze(1)
             squashed = memories[j + 1].tanh()
             memory_bar.addcmul_(state_bar * leave, 1 - squashed.square())
@@ -105,25 +107,16 @@ class _Recurrence(torch.autograd.Function):
             torch.mul(memory_bar * enter, 1 - new.square(), out=new_bar)
             torch.mul(state_bar * squashed, leave * (1 - leave), out=leave_bar)
             memory_bar *= forget
-            both_bar = gates_bar[j] @ weight
+            both_bar = linear(gates_bar[j], weight.T)
             sums_bar[j], scores_bar[j] = sum_bar, score_bar
         return (
             gates_bar,
-            gates_bar.flatten(0, 1).T @ both[:-1].flatten(0, 1),
+            weight_gradient(gates_bar.flatten(0, 1), both[:-1].flatten(0, 1)),
             scores_bar.permute(1, 2, 0) @ states.transpose(0, 1),
             weights.permute(1, 2, 0) @ sums_bar.transpose(0, 1),
             None,  # the mask of padding
-            sums_bar.flatten(0, 1).T @ states.flatten(0, 1),
+            weight_gradient(sums_bar.flatten(0, 1), states.flatten(0, 1)),
             sums_bar.sum((0, 1)),
             both_bar[:, size:],
             memory_bar,
         )
-
-
-def _activate(gates: Tensor) -> tuple[Tensor, ...]:
-    """Apply the nonlinearities of an LSTM in place; return the gates i, f, g and o."""
-    size = gates.shape[-1] // 4
-    gates[:, : 2 * size].sigmoid_()
-    gates[:, 2 * size : 3 * size].tanh_()
-    gates[:, 3 * size :].sigmoid_()
-    return gates.chunk(4, dim=-1)

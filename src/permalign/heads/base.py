@@ -16,6 +16,7 @@ from permalign.shapes import Bool, Float, Int
 from permalign.structures import (
     Derivation,
     OrderDistribution,
+    PrunedLikelihood,
     Segment,
     Transduction,
 )
@@ -176,6 +177,19 @@ class Head(nn.Module, ABC):
             f"{type(self).__name__} reads the whole reordered sentence, so its likelihood cannot be summed over all "
             "orders. Use a tagging or segments head, or a lower bound from samples."
         )
+
+    def training_likelihood_over_orders(
+        self,
+        distribution: OrderDistribution,
+        states: Float[Tensor, "batch n input_size"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+        smoothing: float = 0.0,
+    ) -> PrunedLikelihood:
+        """Return `log_likelihood_over_orders` for training, where a head may leave out what is improbable."""
+        pair = states, lengths, target, target_lengths
+        return PrunedLikelihood.exact(self.log_likelihood_over_orders(distribution, *pair, smoothing))
 
     def cost_over_orders(self, source_length: int, target_length: int, num_labels: int) -> int:
         """Return about how many operations `log_likelihood_over_orders` takes for one pair; 0 if there is no such sum.

@@ -48,26 +48,40 @@ class BeamSlots:
         Returns:
             The arrangement; and the sentences that are kept, None if these are all.
         """
+        in_order = cls._in_order(sentences, num_sentences)
+        if in_order is not None:
+            return in_order, None
         counts = sentences.bincount(minlength=num_sentences)
         kept = None
         if not bool(counts.all()):
             kept = counts.nonzero().squeeze(1)
             sentences = ((counts > 0).cumsum(0) - 1)[sentences]
             counts = counts[kept]
-        num_sentences, num_slots = len(counts), int(counts.max())
-        rank = torch.arange(len(sentences), device=sentences.device)
-        if len(rank) == num_sentences * num_slots and torch.equal(sentences, rank // num_slots):
-            return cls(sentences, rank % num_slots, num_sentences, num_slots, True), kept
+            in_order = cls._in_order(sentences, len(kept))
+            if in_order is not None:
+                return in_order, kept
         by_sentence = sentences.argsort(stable=True)
         first = counts.cumsum(0) - counts  # where each sentence begins among the sorted rows
         slots = torch.empty_like(sentences)
+        rank = torch.arange(len(sentences), device=sentences.device)
         slots[by_sentence] = rank - first[sentences[by_sentence]]
-        return cls(sentences, slots, num_sentences, num_slots, False), kept
+        return cls(sentences, slots, len(counts), int(counts.max()), False), kept
+
+    @classmethod
+    def _in_order(cls, sentences: Tensor, num_sentences: int) -> "BeamSlots | None":
+        """Arrange rows if they are in order, and as many for each sentence; else return None."""
+        num_slots, others = divmod(len(sentences), num_sentences)
+        if others or not num_slots:
+            return None
+        rank = torch.arange(len(sentences), device=sentences.device)
+        if not torch.equal(sentences, rank // num_slots):
+            return None
+        return cls(sentences, rank % num_slots, num_sentences, num_slots, True)
 
     def scatter(self, rows: Float[Tensor, "rows ..."], fill: float) -> Float[Tensor, "sentences slots ..."]:
         """Arrange values of rows by sentence and slot; slots without a row hold ``fill``."""
         if self.in_order:
-            in_place: Tensor = rows.unflatten(0, (self.num_sentences, self.num_slots))
+            in_place: Tensor = rows.view(self.num_sentences, self.num_slots, *rows.shape[1:])
             return in_place
         table = rows.new_full((self.num_sentences, self.num_slots, *rows.shape[1:]), fill)
         table[self.sentences, self.slots] = rows

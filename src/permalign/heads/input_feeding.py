@@ -18,6 +18,7 @@ from permalign.heads.lstm_attention import (
     weighted_sum,
 )
 from permalign.heads.source_attention import AttendedSource, key_scale
+from permalign.products import Linear, linear
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -86,9 +87,9 @@ class InputFeedingContext(nn.Module):
             source_size=source_size,
         )
         self.key_scale = key_scale(hidden_size, scaled_attention)
-        self.keys = nn.Linear(source_size, hidden_size, bias=False)  # W_a
-        self.values = nn.Linear(source_size, hidden_size, bias=False)  # W_c
-        self.combine = nn.Linear(hidden_size, hidden_size)  # W_s and b
+        self.keys = Linear(source_size, hidden_size, bias=False)  # W_a
+        self.values = Linear(source_size, hidden_size, bias=False)  # W_c
+        self.combine = Linear(hidden_size, hidden_size)  # W_s and b
 
     def project(
         self, source: Float[Tensor, "batch n source_size"], lengths: Int[Tensor, " batch"]
@@ -189,7 +190,7 @@ class InputFeedingContext(nn.Module):
         (cell,), ((hidden, memory),) = self.stack.cells, source.initial
         assert isinstance(cell, nn.LSTMCell)
         of_tokens, of_attended = cell.weight_ih.split([embedded.shape[2], self.hidden_size], dim=1)
-        inputs = functional.linear(embedded.transpose(0, 1), of_tokens, cell.bias_ih + cell.bias_hh)
+        inputs = linear(embedded.transpose(0, 1), of_tokens, cell.bias_ih + cell.bias_hh)
         weight = torch.cat([of_attended, cell.weight_hh], dim=1)
         combine = (self.combine.weight, self.combine.bias)
         return attention_recurrence(inputs, weight, source, *combine, hidden, memory).transpose(0, 1)

@@ -10,8 +10,10 @@ from torch.nn.functional import pad
 from permalign.checks import require_at_least_one, require_dropout
 from permalign.heads.copying import in_vocabulary
 from permalign.heads.input_feeding import InputFeedingContext
+from permalign.heads.lstm_gates import lstm_state
 from permalign.heads.source_attention import AttendedSource, NoAttention, SourceAttention
 from permalign.precision import in_low_precision
+from permalign.products import Linear, linear
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID
 
@@ -119,12 +121,14 @@ class OutputContext(nn.Module):
             device: where they are.
             source: the source of each row; None without attention.
         """
-        begin = torch.full((rows, self.window_size or 1), BEGIN_ID, device=device)
+        begin = torch.full((1, self.window_size or 1), BEGIN_ID, device=device)
         if self.window_size is None:
-            states, cache = self._step_lstm(begin.squeeze(1), None)
+            states, cache = self._begin_lstm(begin.squeeze(1))
         else:
             states, cache = self._run_windows(begin), (begin,)
-        return self._attend(states, source), cache
+        # the same for all of them, until they attend to their sources
+        every = tuple(tensor.expand(rows, -1) for tensor in (states, *cache))
+        return self._attend(every[0], source), every[1:]
 
     def advance(
         self,
@@ -164,31 +168,44 @@ class OutputContext(nn.Module):
         states: Tensor = self.dropout(in_low_precision(self.network, self.embed(windows).flatten(-2)))
         return states
 
-    def _step_lstm(
-        self, tokens: Tensor, cache: Cache | None, rows: Tensor | None = None
-    ) -> tuple[Tensor, Cache]:
-        """Read one token per row; a cache has the hidden and the memory state of every layer, ``(rows, layer, size)``.
+    def _begin_lstm(self, begin: Int[Tensor, "1"]) -> tuple[Tensor, Cache]:
+        """Read BEGIN."""
+        assert isinstance(self.network, nn.LSTM)
+        zeros = self.embeddings.weight.new_zeros(1, self.network.hidden_size)
+        cache = (zeros, zeros) * self.network.num_layers
+        return self._step_lstm(begin, cache, torch.zeros_like(begin))
 
-        Layers are computed cell by cell: torch's LSTM would rearrange all of its weights at every step, which takes
-        longer than the step itself.
+    def _step_lstm(
+        self, tokens: Int[Tensor, " new"], cache: Cache, rows: Int[Tensor, " new"]
+    ) -> tuple[Tensor, Cache]:
+        """Read one token per row; a cache has the hidden state and the memory of every layer, ``(rows, size)`` each.
+
+        Many rows of a beam have the same last token, or continue the same prefix. The products with the weights, which
+        take most of the time, are computed once for each token and each prefix. (torch's own LSTM would also rearrange
+        all of its weights at every step.)
         """
         network = self.network
         assert isinstance(network, nn.LSTM)
-        inputs = self.embed(tokens)
-        if cache is None:
-            zeros = inputs.new_zeros(len(tokens), network.num_layers, network.hidden_size)
-            cache = (zeros, zeros)
-        elif rows is not None:
-            cache = tuple(states[rows] for states in cache)
-        after = []
-        for layer, before in enumerate(zip(*(states.unbind(1) for states in cache), strict=True)):
-            if layer:
-                inputs = functional.dropout(inputs, network.dropout, network.training)
+        words, of_word = tokens.unique(return_inverse=True)
+        prefixes, of_prefix = rows.unique(return_inverse=True)
+        after: list[Tensor] = []
+        for layer in range(network.num_layers):
             weights = [getattr(network, f"{name}_l{layer}") for name in CELL_PARAMETERS]
-            after.append(in_low_precision(torch.lstm_cell, inputs, before, *weights, on_cpu=False))
-            inputs = after[-1][0]
-        hidden, memory = zip(*after, strict=True)
-        return self.dropout(inputs), (torch.stack(hidden, dim=1), torch.stack(memory, dim=1))
+            if layer:
+                inputs = functional.dropout(after[-2], network.dropout, network.training)
+                gates = _project(inputs, weights[0], weights[2])
+            else:
+                gates = _project(self.embed(words), weights[0], weights[2]).index_select(0, of_word)
+            hidden, memory = cache[2 * layer : 2 * layer + 2]
+            of_prefixes = _project(hidden.index_select(0, prefixes), weights[1], weights[3])
+            gates += of_prefixes.index_select(0, of_prefix)
+            after += lstm_state(gates, memory.index_select(0, rows))
+        return self.dropout(after[-2]), tuple(after)
+
+
+def _project(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    projected: Tensor = in_low_precision(linear, inputs, weight, bias, on_cpu=False)
+    return projected
 
 
 def output_context(
@@ -254,5 +271,5 @@ def _window_size(context: Literal["full"] | int) -> int | None:
 
 
 def _tanh_layers(input_size: int, hidden_size: int, num_layers: int) -> nn.Sequential:
-    linear = [nn.Linear(hidden_size if layer else input_size, hidden_size) for layer in range(num_layers)]
-    return nn.Sequential(*(module for layer in linear for module in (layer, nn.Tanh())))
+    layers = [Linear(hidden_size if layer else input_size, hidden_size) for layer in range(num_layers)]
+    return nn.Sequential(*(module for layer in layers for module in (layer, nn.Tanh())))

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from permalign.heads.base import Head
-from permalign.heads.log_recurrence import log_recurrence
+from permalign.kernels.portable.monotone import log_recurrence
 from permalign.shapes import Float, Int
 from permalign.structures import Segment, SegmentalAlignment
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from permalign.checks import require_dropout
 from permalign.heads.lstm_attention import State, padding_bias, select
+from permalign.products import Linear
 from permalign.shapes import Float, Int
 
 
@@ -69,9 +70,9 @@ class SourceAttention(nn.Module):
         super().__init__()
         require_dropout(dropout)
         self.key_scale = key_scale(hidden_size, scaled_attention)
-        self.keys = nn.Linear(source_size, hidden_size, bias=False)  # W_a
-        self.values = nn.Linear(source_size, hidden_size, bias=False)  # W_c
-        self.combine = nn.Linear(hidden_size, hidden_size)  # W_s and b
+        self.keys = Linear(source_size, hidden_size, bias=False)  # W_a
+        self.values = Linear(source_size, hidden_size, bias=False)  # W_c
+        self.combine = Linear(hidden_size, hidden_size)  # W_s and b
         self.dropout = nn.Dropout(dropout)
 
     def project(

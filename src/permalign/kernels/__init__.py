@@ -17,7 +17,7 @@ tensor([2.])
 Importing this module registers the operators with torch, which a program saved by ``torch.export`` needs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, get_args
 
@@ -26,31 +26,39 @@ from torch import Tensor
 
 from permalign.kernels import operators, portable, vectorized
 from permalign.kernels.layout import length_of, root_scores, span_count
-from permalign.kernels.numerics import LOG_ZERO, needs_logs
+from permalign.kernels.numerics import LOG_TWO, LOG_ZERO, needs_logs
+from permalign.kernels.portable.pruned_synchronous import Pruning
 from permalign.kernels.portable.synchronous import Walks
 from permalign.precision import outside_autocast
 
 __all__ = [
     "Backend",
+    "Pruning",
     "Walks",
     "backend",
     "best_inside",
     "expected_matrix",
+    "factorised_chart",
+    "factorised_log_partition",
+    "factorised_tagging_inside",
     "inside",
     "labelled_chart",
     "labelled_log_partition",
     "labelled_synchronous_inside",
     "labelled_synchronous_walk",
     "labelled_tagging_inside",
+    "pruned_synchronous_inside",
     "rule_marginals",
     "span_one_hot",
     "span_softmax",
     "split_scores",
+    "synchronous_bounds",
     "synchronous_inside",
     "synchronous_walk",
     "tagging_inside",
     "walk",
     "warm_up",
+    "writing_weights",
 ]
 
 Backend = Literal["auto", "compiled", "vectorized", "portable"]
@@ -221,12 +229,51 @@ def labelled_tagging_inside(
     return portable.labelled.tagging_inside(rules, root, tokens, splits, emissions, lengths, logs)
 
 
-def _extreme(rules: Tensor, root: Tensor) -> bool:
+def _extreme(rules: Tensor | Sequence[Tensor], root: Tensor) -> bool:
     """Whether scores differ too much for double precision in probability space.
 
     While ``torch.compile`` traces a program, values are unknown; the operators check them again when they run.
     """
     return not torch.compiler.is_compiling() and needs_logs(rules, root, torch.float64)
+
+
+# --- Labelled trees whose rules are products ------------------------------------------------------------------
+
+
+@outside_autocast
+def factorised_chart(
+    factors: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor, maximise: bool = False
+) -> Tensor:
+    """Log-weights of spans by label; see `permalign.kernels.portable.factorised.inside`, and `labelled_chart`."""
+    if maximise:
+        factors, tokens, splits = factors.detach(), tokens.detach(), splits.detach()
+        if _compiled(tokens):
+            return operators.factorised.best_inside(factors, tokens, splits, lengths)
+    logs = needs_logs(factors.unbind(1), root)
+    return portable.factorised.inside(factors, tokens, splits, lengths, logs, maximise)
+
+
+@outside_autocast
+def factorised_log_partition(
+    factors: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, lengths: Tensor
+) -> Tensor:
+    """The log of the summed weight of all labelled trees, ``(batch,)``, whose rules are products."""
+    if _compiled(tokens) and not _extreme(factors.unbind(1), root):
+        return operators.factorised.inside(factors, root, tokens, splits, lengths)[0]
+    logs = needs_logs(factors.unbind(1), root)
+    chart = portable.factorised.inside(factors, tokens, splits, lengths, logs)
+    return root_scores(chart, root, lengths).logsumexp(-1)
+
+
+@outside_autocast
+def factorised_tagging_inside(
+    factors: Tensor, root: Tensor, tokens: Tensor, splits: Tensor, emissions: Tensor, lengths: Tensor
+) -> Tensor:
+    """Sum over labelled trees with emissions; see `permalign.kernels.portable.factorised.tagging_inside`."""
+    if _compiled(tokens) and not _extreme(factors.unbind(1), root):
+        return operators.factorised.tagging_inside(factors, root, tokens, splits, emissions, lengths)[0]
+    logs = needs_logs(factors.unbind(1), root)
+    return portable.factorised.tagging_inside(factors, root, tokens, splits, emissions, lengths, logs)
 
 
 # --- Derivations that write an output -------------------------------------------------------------------------
@@ -266,6 +313,41 @@ def synchronous_walk(
 
 
 @outside_autocast
+def synchronous_bounds(
+    rules: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor, threshold: float
+) -> Pruning:
+    """Which cells of charts of outputs to keep; see `permalign.kernels.portable.pruned_synchronous.bound_cells`.
+
+    ``rules`` are the probabilities of the options of every span (`span_softmax`). Nothing here is differentiable.
+    """
+    arguments = (
+        rule_marginals(rules.detach(), lengths),
+        segments.detach(),
+        lengths,
+        target_lengths,
+        threshold,
+    )
+    if _compiled(rules):
+        return Pruning(*operators.pruned_synchronous.bound_cells(*arguments))
+    return portable.pruned_synchronous.bound_cells(*arguments)
+
+
+@outside_autocast
+def pruned_synchronous_inside(
+    rules: Tensor, segments: Tensor, pruning: Pruning, lengths: Tensor, target_lengths: Tensor
+) -> Tensor:
+    """Sum over kept cells; see `permalign.kernels.portable.pruned_synchronous.inside`. In double precision."""
+    if _compiled(rules):
+        scales_and_rows = pruning.token_scales, pruning.output_scales, pruning.rows
+        return _sum_in_groups(
+            lambda *group: operators.pruned_synchronous.inside(*group)[0],
+            (rules, segments, *scales_and_rows, lengths, target_lengths),
+            span_count(segments.shape[1]) * segments.shape[2] ** 2,
+        )
+    return portable.pruned_synchronous.inside(rules, segments, pruning, lengths, target_lengths)
+
+
+@outside_autocast
 def labelled_synchronous_inside(
     rules: Tensor,
     root: Tensor,
@@ -281,7 +363,9 @@ def labelled_synchronous_inside(
         return _sum_in_groups(
             lambda *group: operators.labelled_synchronous.inside(rules, root, *group)[0],
             pairs,
-            span_count(tokens.shape[1]) * segments.shape[2] ** 2 * (tokens.shape[2] + 1),
+            span_count(tokens.shape[1])
+            * segments.shape[2] ** 2
+            * (operators.labelled.padded(tokens.shape[2]) + 1),
         )
     return portable.labelled_synchronous.inside(rules, root, *pairs)[0].logsumexp(-1).to(tokens.dtype)
 
@@ -306,7 +390,7 @@ def labelled_synchronous_walk(
         chart = operators.labelled_synchronous.best_inside(rules, *pairs)
     elif _compiled(tokens) and not _extreme(rules, root):
         _, values, scales = operators.labelled_synchronous.inside(rules, root, *pairs)
-        chart = values.log_().add_(scales[..., None]).clamp_(min=LOG_ZERO)
+        chart = values[..., : tokens.shape[2]].log().add_(LOG_TWO * scales[..., None]).clamp_(min=LOG_ZERO)
     else:
         cells = portable.labelled_synchronous.inside(rules, root, *pairs, maximise=uniforms is None)[1]
         chart = torch.cat(cells, dim=1)
@@ -343,9 +427,8 @@ def _sum_in_groups(log_sum: Callable[..., Tensor], pairs: tuple[Tensor, ...], ch
 
 @outside_autocast
 def split_scores(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
+    projections: Tensor,
+    hidden_bias: Tensor,
     weight: Tensor,
     bias: Tensor,
     lengths: Tensor,
@@ -353,10 +436,22 @@ def split_scores(
     dropout: float = 0.0,
 ) -> Tensor:
     """Score all splits from projected fenceposts; see `permalign.kernels.portable.scoring.split_scores`."""
-    arguments = (start, middle, end, weight, bias, lengths, seed, dropout)
-    if _compiled(start):
+    arguments = (projections, hidden_bias, weight, bias, lengths, seed, dropout)
+    if _compiled(projections):
         return operators.scoring.split_scores(*arguments)
     return (vectorized if _vectorized() else portable).scoring.split_scores(*arguments)
+
+
+# --- Monotone alignments --------------------------------------------------------------------------------------
+
+
+@outside_autocast
+def writing_weights(
+    cells: Tensor, steps: Tensor, weight: Tensor, bias: Tensor, arrived: Tensor, lengths: Tensor
+) -> Tensor:
+    """The weights of cells that write the next token; see `permalign.kernels.portable.monotone.writing_weights`."""
+    arguments = (cells, steps, weight, bias, arrived, lengths)
+    return (operators if _compiled(cells) else portable).monotone.writing_weights(*arguments)
 
 
 # --- Compiling beforehand -------------------------------------------------------------------------------------
@@ -366,9 +461,9 @@ def warm_up() -> None:
     """Compile (or load from disk) every kernel in both precisions, so that nothing has to be compiled later."""
     for dtype in (torch.float32, torch.float64):
         lengths, seed = torch.tensor([3]), torch.tensor(0)
-        fenceposts = torch.zeros(1, 4, 2, dtype=dtype, requires_grad=True)
+        projections = torch.zeros(1, 4, 2, 2, dtype=dtype, requires_grad=True)
         weight, bias = torch.zeros(2, 2, dtype=dtype), torch.zeros(2, dtype=dtype)
-        scores = split_scores(fenceposts, fenceposts, fenceposts, weight, bias, lengths, seed, dropout=0.5)
+        scores = split_scores(projections, bias, weight, bias, lengths, seed, dropout=0.5)
         log_partition, gamma = inside(scores, lengths)
         rules = span_softmax(gamma, lengths)
         likelihood = tagging_inside(scores, torch.zeros(1, 3, 3, dtype=dtype), lengths)
@@ -378,13 +473,22 @@ def warm_up() -> None:
         total = total + labelled_log_partition(*grammar, lengths).sum()
         total = total + labelled_tagging_inside(*grammar, torch.zeros(1, 3, 3, dtype=dtype), lengths).sum()
         labelled_chart(*grammar, lengths, maximise=True)
+        # with two labels, the factors of rules have the shape of rules
+        total = total + factorised_log_partition(*grammar, lengths).sum()
+        total = total + factorised_tagging_inside(*grammar, torch.zeros(1, 3, 3, dtype=dtype), lengths).sum()
+        factorised_chart(*grammar, lengths, maximise=True)
         (total + log_partition.sum() + likelihood.sum()).backward()
         best_inside(scores, lengths)
         span_one_hot(scores, lengths)
         walk(gamma, lengths)
+        cells, arrived = torch.zeros(1, 3, 2, dtype=dtype), torch.zeros(1, 1, 3, dtype=dtype)
+        writing_weights(cells, cells[:, :1], weight[0], bias[:1], arrived, lengths)
         segments = torch.zeros(1, 3, 3, 3, dtype=dtype, requires_grad=True)
         synchronous_inside(scores.detach(), segments, lengths, torch.tensor([2])).sum().backward()
         synchronous_walk(scores, segments, lengths, torch.tensor([2]))
         pair = (scores.detach(), segments, lengths, torch.tensor([2]))
         labelled_synchronous_inside(rules, root, tokens, *pair).sum().backward()
         labelled_synchronous_walk(rules, root, tokens, *pair)
+    rules, segments = span_softmax(scores.detach(), lengths), segments.detach().requires_grad_()
+    pruning = synchronous_bounds(rules, segments, lengths, torch.tensor([2]), 0.0)
+    pruned_synchronous_inside(rules, segments, pruning, lengths, torch.tensor([2])).sum().backward()

@@ -21,6 +21,9 @@ from permalign.masks import length_mask
 LEAF = 2
 """The number that a walk records in place of a rule (0 straight, 1 inverted) where a span is a leaf."""
 
+LANES = 4
+"""How many cells of a row the pruned kernels compute at a time; a row of their charts has room for the last of them."""
+
 
 def split_count(length: int) -> int:
     """How many splits ``i < j < k`` a sentence has: (n^3 - n) / 6.
@@ -160,8 +163,15 @@ def _split_fenceposts(length: int) -> npt.NDArray[np.int64]:
 
 def valid_splits(length: int, lengths: Tensor) -> Tensor:
     """Which splits lie inside each sentence: ``(batch, T)``, true where ``k <= length``."""
-    ends = split_fenceposts(length)[:, 2].to(lengths.device)
+    ends = torch.from_numpy(_split_ends(length)).to(lengths.device)
     return ends <= lengths[:, None]
+
+
+@lru_cache(maxsize=8)
+def _split_ends(length: int) -> npt.NDArray[np.int32]:
+    """The fencepost ``k`` of every split; without ``i`` and ``j``, for there are many splits."""
+    ends = [np.repeat(np.arange(width, length + 1), width - 1) for width in range(2, length + 1)]
+    return np.concatenate([np.zeros(0, np.int32), *ends], dtype=np.int32)
 
 
 def split_index(length: int, start: Tensor, middle: Tensor, end: Tensor) -> Tensor:

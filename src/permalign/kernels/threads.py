@@ -3,7 +3,8 @@
 The compiled kernels release the interpreter's lock, so plain threads run them in parallel. There is one setting,
 ``torch.set_num_threads`` (or ``OMP_NUM_THREADS``): torch's own threads are idle while a kernel runs, and these threads
 are idle while torch works (torch's OpenMP threads may spin for a moment after a matrix product; see docs/kernels.md).
-Each sentence is computed by one thread from beginning to end, so results do not depend on the number of threads.
+Each sentence is computed by one thread from beginning to end, or, if it is long and the kernel allows it, each part of
+it. So results do not depend on the number of threads.
 """
 
 import os
@@ -13,6 +14,10 @@ from threading import Lock
 from typing import Any
 
 import torch
+
+LONG = 100
+"""The length from which on a sentence is divided into parts, where a kernel can compute parts."""
+PARTS = 8
 
 _pool: ThreadPoolExecutor | None = None
 
@@ -33,6 +38,14 @@ def _get_pool() -> ThreadPoolExecutor:
     if _pool is None:
         _pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="permalign")
     return _pool
+
+
+def num_parts(max_length: int) -> int:
+    """The number of parts that each sentence of a batch is divided into, if a kernel can compute parts.
+
+    It depends on nothing but the length, and so do the results.
+    """
+    return PARTS if max_length >= LONG else 1
 
 
 def for_each_sentence(kernel: Callable[..., None], batch: int, *arrays: Any) -> None:

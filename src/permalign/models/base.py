@@ -57,15 +57,18 @@ class Loss(NamedTuple):
     Attributes:
         total: the sum of the parts.
         parts: the terms of the loss by name, each a mean over sentences.
+        pruning_bound: by how much the total may be higher than that of exact sums, at most; a mean over sentences.
     """
 
     total: Tensor
     parts: dict[str, Tensor]
+    pruning_bound: Tensor
 
     @classmethod
-    def sum_of(cls, parts: dict[str, Tensor]) -> "Loss":
-        """The loss that has these parts."""
-        return cls(torch.stack(list(parts.values())).sum(), parts)
+    def sum_of(cls, parts: dict[str, Tensor], pruning_bound: Tensor | None = None) -> "Loss":
+        """The loss that has these parts; without a bound, nothing was pruned."""
+        total = torch.stack(list(parts.values())).sum()
+        return cls(total, parts, torch.zeros_like(total) if pruning_bound is None else pruning_bound)
 
 
 class TrainingProblem(NamedTuple):
@@ -480,7 +483,28 @@ class Model(
         self, sentences: Sequence[Sequence[str]], settings: SearchSettings, n_best: int, explain: bool
     ) -> list[Prediction]:
         batch = self._batch(sentences, [()] * len(sentences))
-        reading = self.read(batch)
+        return self.predict_reading(self.read(batch), batch, sentences, settings, n_best, explain)
+
+    @torch.no_grad()
+    def predict_reading(
+        self,
+        reading: Reading,
+        batch: Batch,
+        sentences: Sequence[Sequence[str]],
+        settings: SearchSettings,
+        n_best: int = 1,
+        explain: bool = False,
+    ) -> list[Prediction]:
+        """`predict` for sentences that the model, in evaluation mode, has already read.
+
+        Args:
+            reading: what `read` returned for the batch.
+            batch: the sentences.
+            sentences: their words.
+            settings: how to search.
+            n_best: see `predict`.
+            explain: see `predict`.
+        """
         final = reading.beam_scores_are_exact and self.inverse_weight is None
         candidates = reading.find_candidates(settings, n_best if final else max(settings.beam, n_best))
         if not reading.beam_scores_are_exact and (

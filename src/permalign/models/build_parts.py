@@ -85,7 +85,7 @@ def build_reorderer(
             _build_source_encoder(options, vocab_size, given) if reads_context else None
         ),
         "scorer_hidden_size": lambda: options.scorer_hidden_size if scores_splits else None,
-        "grammar": lambda: LabelGrammar(options.num_labels, options.label_init_std),
+        "grammar": lambda: LabelGrammar(options.num_labels, options.label_init_std, options.factorised_rules),
         "inversion_prior": lambda: (
             None
             if options.inversion_rate is None

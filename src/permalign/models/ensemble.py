@@ -72,11 +72,11 @@ class Ensemble(Model):
 
     def loss(self, batch: Batch) -> Loss:
         """The sum of the members' losses; its parts are those of the first member and the total of the others."""
-        first, *others = (member.loss(batch) for member in self._models())
+        first, *others = losses = [member.loss(batch) for member in self._models()]
         parts = dict(first.parts)
         if others:
             parts["other_members"] = torch.stack([loss.total for loss in others]).sum()
-        return Loss.sum_of(parts)
+        return Loss.sum_of(parts, torch.stack([loss.pruning_bound for loss in losses]).sum())
 
     def use_objective(self, objective: str) -> None:
         """Train all members by another objective from now on."""

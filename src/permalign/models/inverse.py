@@ -69,14 +69,16 @@ class InverseModel(Model):
 
         Both are means over all sentences. Sentences that the inverse transducer cannot write add nothing to its loss.
         """
-        parts = self.direct.loss(batch).parts
-        return Loss.sum_of({**parts, "inverse": self._inverse_loss(batch)})
+        direct, inverse = self.direct.loss(batch), self._inverse_loss(batch)
+        bound = direct.pruning_bound + inverse.pruning_bound
+        return Loss.sum_of({**direct.parts, "inverse": inverse.total}, bound)
 
-    def _inverse_loss(self, batch: Batch) -> Tensor:
+    def _inverse_loss(self, batch: Batch) -> Loss:
         writable = self._invertible(batch)
         if not bool(writable.any()):
-            return batch.source_lengths.new_zeros((), dtype=torch.float32)
-        return self.inverse.loss(self._swap_sides(batch.select(writable))).total * writable.float().mean()
+            return Loss.sum_of({"inverse": batch.source_lengths.new_zeros((), dtype=torch.float32)})
+        loss, share = self.inverse.loss(self._swap_sides(batch.select(writable))), writable.float().mean()
+        return Loss.sum_of({"inverse": loss.total * share}, loss.pruning_bound * share)
 
     def _swap_sides(self, batch: Batch) -> Batch:
         """Exchange source and target; words that were copied from no vocabulary are unknown to the inverse model."""

@@ -23,7 +23,7 @@ from permalign.options.model import ModelOptions
 from permalign.precision import limit_autocast
 from permalign.reorderers.base import Reordering
 from permalign.reorderers.tree import TreeReorderer
-from permalign.structures import OrderDistribution
+from permalign.structures import OrderDistribution, PrunedLikelihood
 from permalign.tasks.base import Example
 from permalign.text.batching import Batch, hide_words
 from permalign.text.codec import Codec
@@ -108,7 +108,8 @@ class Transducer(Model):
         likelihood, penalties = self._log_likelihood(batch, smoothing)
         if batch.copies is not None:
             likelihood = self._without_impossible_copies(batch, likelihood, smoothing)
-        return Loss.sum_of({"negative_log_likelihood": -likelihood.mean(), **penalties})
+        parts = {"negative_log_likelihood": -likelihood.log_likelihood.mean(), **penalties}
+        return Loss.sum_of(parts, likelihood.lost.mean())
 
     def target_vocabulary(self, sentence: Sequence[str]) -> Codec:
         """The vocabulary of the outputs for a sentence: with a copy mechanism, also its own unknown words."""
@@ -158,7 +159,7 @@ class Transducer(Model):
     @limit_autocast
     def log_likelihood(self, batch: Batch) -> Tensor:
         """``(batch,)``: by the objective in training mode, by the decoding in evaluation mode."""
-        return self._log_likelihood(batch, smoothing=0.0)[0]
+        return self._log_likelihood(batch, smoothing=0.0)[0].log_likelihood
 
     def likelihood_cost(self, source_length: int, target_length: int) -> int:
         """That of the sum over orders, if there is one."""
@@ -166,15 +167,19 @@ class Transducer(Model):
             return 0
         return self.head.cost_over_orders(source_length, target_length, self.reorderer.num_labels)
 
-    def _log_likelihood(self, batch: Batch, smoothing: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """The log-likelihood ``(batch,)``, and the reorderer's penalties."""
+    def _log_likelihood(self, batch: Batch, smoothing: float) -> tuple[PrunedLikelihood, dict[str, Tensor]]:
+        """The log-likelihood, in training mode pruned if the head prunes, and the reorderer's penalties."""
         batch = self._with_copies(batch)
         states = self._encode(batch)
         if self.reorderer.sums_over_orders:
             distribution, penalties = self._distribution(batch, states)
             pair = (states, batch.source_lengths, batch.target, batch.target_lengths)
             head = self.head.with_copies(copy_source(batch))
-            return head.log_likelihood_over_orders(distribution, *pair, smoothing), penalties
+            if self.training:
+                return head.training_likelihood_over_orders(distribution, *pair, smoothing), penalties
+            return PrunedLikelihood.exact(
+                head.log_likelihood_over_orders(distribution, *pair, smoothing)
+            ), penalties
         reordering = self.reorderer(batch.source, batch.source_lengths, states)
         num_samples = reordering.copies
         head = self.head.with_copies(copy_source(batch, reordering))
@@ -185,16 +190,21 @@ class Transducer(Model):
             batch.target_lengths.repeat(num_samples),
             smoothing,
         )
-        return likelihood.view(num_samples, -1).logsumexp(0) - log(num_samples), reordering.penalties
+        log_likelihood = likelihood.view(num_samples, -1).logsumexp(0) - log(num_samples)
+        return PrunedLikelihood.exact(log_likelihood), reordering.penalties
 
-    def _without_impossible_copies(self, batch: Batch, likelihood: Tensor, smoothing: float) -> Tensor:
+    def _without_impossible_copies(
+        self, batch: Batch, likelihood: PrunedLikelihood, smoothing: float
+    ) -> PrunedLikelihood:
         """Replace likelihoods of zero: words that no source word can copy where they stand become unknown words."""
-        (rows,) = likelihood.isneginf().nonzero(as_tuple=True)
+        (rows,) = likelihood.log_likelihood.isneginf().nonzero(as_tuple=True)
         if not len(rows):
             return likelihood
         some = batch.select(rows)
         some = replace(some, target=in_vocabulary(some.target, len(self.target)))
-        return likelihood.index_put((rows,), self._log_likelihood(some, smoothing)[0])
+        again = self._log_likelihood(some, smoothing)[0]
+        pairs = zip(likelihood, again, strict=True)
+        return PrunedLikelihood(*(before.index_put((rows,), after) for before, after in pairs))
 
     def _encode(self, batch: Batch) -> Tensor:
         """``(batch, n, width)``, what the head reads of each source word, in the original order."""

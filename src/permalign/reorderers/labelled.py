@@ -13,7 +13,12 @@ from permalign.reorderers.source_encoder import SourceEncoder
 from permalign.reorderers.split_scorer import SplitScorer
 from permalign.reorderers.tree import Decoding, TreeReorderer, require_choice
 from permalign.shapes import Int
-from permalign.structures import LabelledPermutation, LearnedGrammar, read_grammar
+from permalign.structures import (
+    FactorisedLabelledPermutation,
+    LabelledPermutation,
+    LearnedGrammar,
+    read_grammar,
+)
 
 Features = Literal["token", "encoding"]
 
@@ -24,22 +29,33 @@ class LabelGrammar(nn.Module):
     Args:
         num_labels: K, the number of labels.
         init_std: the standard deviation of the initial scores; above 0, for labels that start equal stay equal.
+        factorised: whether the labels of a node's children are independent given its label and orientation.
 
     Attributes:
-        rules: ``(orientation, K, K, K)``, the scores of rules by orientation, parent, left child and right child.
+        rules: ``(orientation, K, K, K)``, the scores of rules by orientation, parent, left child and right child; if
+            factorised, ``(orientation, side, K, K)``, the scores of a left or right child's label by orientation and
+            parent.
         root: ``(K,)``, the scores of the root's label.
     """
 
-    def __init__(self, num_labels: int, init_std: float) -> None:
+    def __init__(self, num_labels: int, init_std: float, factorised: bool = False) -> None:
         super().__init__()
         require_at_least_one(num_labels=num_labels)
         if not init_std > 0:
             raise ValueError(
                 f"init_std is {init_std}, but must be above 0: labels that start equal stay equal."
             )
-        self.num_labels, self.init_std = num_labels, init_std
-        self.rules = nn.Parameter(init_std * torch.randn(2, num_labels, num_labels, num_labels))
+        self.num_labels, self.init_std, self.factorised = num_labels, init_std, factorised
+        shape = (2, 2 if factorised else num_labels, num_labels, num_labels)
+        self.rules = nn.Parameter(init_std * torch.randn(shape))
         self.root = nn.Parameter(init_std * torch.randn(num_labels))
+
+    def distribution(
+        self, token_scores: Tensor, split_scores: Tensor | None, lengths: Tensor
+    ) -> LabelledPermutation:
+        """The distribution over derivations of sentences with these scores of tokens and splits."""
+        family = FactorisedLabelledPermutation if self.factorised else LabelledPermutation
+        return family(self.rules, token_scores, split_scores, lengths, self.root, validate_args=False)
 
 
 class LabelledReorderer(TreeReorderer):
@@ -50,7 +66,8 @@ class LabelledReorderer(TreeReorderer):
     at one depth holds at any depth. With ``features="token"`` and no split scores there is no encoder at all.
 
     Objectives and decodings are those of `TreeReorderer`; inside sums are O(n^3 K^2 + n^2 K^3), matrices and exact
-    tagging likelihoods O(n^4 K^2 + n^3 K^3).
+    tagging likelihoods O(n^4 K^2 + n^3 K^3). With a factorised grammar, inside sums are O(n^3 K + n^2 K^2), and exact
+    tagging likelihoods O(n^4 K + n^3 K^2).
 
     Args:
         grammar: the scores of rules and of the root's label.
@@ -138,9 +155,7 @@ class LabelledReorderer(TreeReorderer):
             assert states is not None
             token_scores = self.token_labels(states[:, 1:-1])
         split_scores = None if self.scorer is None else self.scorer(states, lengths)
-        return LabelledPermutation(
-            self.grammar.rules, token_scores, split_scores, lengths, self.grammar.root, validate_args=False
-        )
+        return self.grammar.distribution(token_scores, split_scores, lengths)
 
     def learned_grammar(
         self, batches: Iterable[tuple[Tensor, Tensor, Sequence[Sequence[str]]]]

@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from permalign import kernels
 from permalign.checks import (
@@ -14,6 +13,7 @@ from permalign.checks import (
     shape_of,
 )
 from permalign.precision import in_low_precision
+from permalign.products import Linear, linear
 from permalign.shapes import Float, Int
 
 
@@ -48,8 +48,8 @@ class SplitScorer(nn.Module):
         if input_size % 2:
             raise ValueError(f"input_size is {input_size}, but must be even: a forward and a backward half.")
         self.input_size, self.hidden_size, self.dropout = input_size, hidden_size, dropout
-        self.first = nn.Linear(2 * input_size, hidden_size)
-        self.second = nn.Linear(hidden_size, 2)
+        self.first = Linear(2 * input_size, hidden_size)
+        self.second = Linear(hidden_size, 2)
 
     def extra_repr(self) -> str:
         """What `repr` shows besides the layers."""
@@ -78,18 +78,17 @@ class SplitScorer(nn.Module):
         half = self.input_size // 2
         # F_i = [f_i ; -b_{i+1}], i = 0..n
         fenceposts = torch.cat([states[:, :-1, :half], -states[:, 1:, half:]], dim=-1)
-        left_weight, right_weight = self.first.weight.split(self.input_size, dim=1)
+        # alternately a row of W_left and a row of W_right: two projections by one product, without moving weights
+        weights = self.first.weight.view(2 * self.hidden_size, self.input_size)
         dropout = self.dropout if self.training else 0.0
         seed = torch.randint(2**62, ()) if dropout > 0 else torch.zeros((), dtype=torch.int64)
         with torch.autocast(
             states.device.type, enabled=False
         ):  # except for the projections, by `in_low_precision`
-            left = in_low_precision(linear, fenceposts, left_weight)  # (batch, n + 1, hidden)
-            right = in_low_precision(linear, fenceposts, right_weight)
+            projections = in_low_precision(linear, fenceposts, weights)
             return kernels.split_scores(
-                -left,
-                left - right + self.first.bias,
-                right,
+                projections.unflatten(-1, (self.hidden_size, 2)),  # (batch, n + 1, hidden, left or right)
+                self.first.bias,
                 self.second.weight,
                 self.second.bias,
                 lengths,

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -136,15 +137,30 @@ class OrderDistribution(ShownInNotebooks, Orders, ABC):
         return self._with_rows(lambda tensor: tensor[rows])
 
     def double(self: Same) -> Same:
-        """The same distribution in double precision."""
-        scores = {
-            name: value
-            for name, value in self._arguments().items()
+        """The same distribution in double precision; made once where no gradient can flow through it."""
+        scores = [
+            value
+            for value in self._arguments().values()
             if isinstance(value, Tensor) and value.is_floating_point()
-        }
-        if all(value.dtype == torch.float64 for value in scores.values()):
+        ]
+        if all(value.dtype == torch.float64 for value in scores):
             return self
-        return self._with_arguments({name: value.double() for name, value in scores.items()})
+        if any(value.requires_grad for value in scores) or torch.compiler.is_compiling():
+            return self._doubled()
+        return self._constant_double
+
+    def _doubled(self: Same) -> Same:
+        return self._with_arguments(
+            {
+                name: value.double()
+                for name, value in self._arguments().items()
+                if isinstance(value, Tensor) and value.is_floating_point()
+            }
+        )
+
+    @cached_property
+    def _constant_double(self: Same) -> Same:
+        return self._doubled()
 
     # --- Sums over derivations --------------------------------------------------------------------------------
 
@@ -192,7 +208,8 @@ class OrderDistribution(ShownInNotebooks, Orders, ABC):
         copies = order.shape[0] // self.batch_shape[0]
         if copies == 0:
             return self._splits.new_zeros((*samples, self.batch_shape[0]))
-        total = self.repeat(copies)._restricted(order).log_partition()
+        every = self if copies == 1 else self.repeat(copies)
+        total = every._restricted(order).log_partition()
         log_partition = self.log_partition()
         if is_too_large(log_partition):
             return self.double().log_prob(value).to(self._splits.dtype)

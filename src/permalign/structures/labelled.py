@@ -1,5 +1,6 @@
 """Distributions over separable permutations whose trees carry latent labels."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -246,9 +247,8 @@ class LabelledPermutation(OrderDistribution):
         return self.length
 
     def _walk(self, chart: Tensor, uniforms: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        return choices.walk(
-            chart, self.rule_scores, self.root_scores, self.split_scores, self.lengths, uniforms
-        )
+        option = partial(choices.choose_option, self.rule_scores.detach())
+        return choices.walk(chart, option, self.root_scores, self.split_scores, self.lengths, uniforms)
 
     def _tree_weight(self, row: int, tree: Tree) -> Tensor:
         device = self.token_scores.device
@@ -289,7 +289,12 @@ class LabelledPermutation(OrderDistribution):
 
     def _require_shapes(self) -> None:
         """Require that all scores have the sizes of the token scores."""
-        scores = {name: value for name, value in self._arguments().items() if name != "lengths"}
+        scores = {
+            "rule_scores": self.rule_scores,
+            "token_scores": self.token_scores,
+            "split_scores": self.split_scores,
+            "root_scores": self.root_scores,
+        }
         require_floats(scores)
         batch, length, labels = self.token_scores.shape
         expected = {

@@ -80,6 +80,9 @@ class LabelledSynchronousPermutation(SynchronousPermutation):
             validate_args=False,
         )
 
+    def _require_prunable(self, threshold: float, tolerance: float) -> None:
+        raise ValueError("sums over labelled trees cannot be pruned. Use log_likelihood().")
+
     def _parts(self, splits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Rules, root, tokens and splits, in the precision of the splits."""
         grammar = self.grammar

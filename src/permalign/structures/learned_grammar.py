@@ -119,13 +119,14 @@ def read_grammar(
         )
     uses_of_label = counts.sum((0, 2, 3)).tolist()
     rule_uses = []
-    for index in counts.flatten().argsort(descending=True).tolist():
-        orientation, label, left, right = (
-            int(n) for n in torch.unravel_index(torch.tensor(index), counts.shape)
-        )
-        uses = float(counts[orientation, label, left, right])
+    by_use = counts.flatten().argsort(descending=True)
+    for (orientation, label, left, right), uses, score in zip(
+        torch.stack(torch.unravel_index(by_use, counts.shape), dim=-1).tolist(),
+        counts.flatten()[by_use].tolist(),
+        rules.flatten()[by_use].tolist(),
+        strict=True,
+    ):
         share = uses / uses_of_label[label] if uses_of_label[label] > 0 else 0.0
-        score = float(rules[orientation, label, left, right])
         rule_uses.append(RuleUse(RULES[orientation], label, left, right, score, uses, share))
     labels = [
         LabelUse(label, float(spans[label]), tuple(yields.get(label, Counter()).most_common()))

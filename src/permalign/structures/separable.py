@@ -22,6 +22,9 @@ from permalign.structures.tagging_posterior import TaggingPosterior, tagging_pos
 if TYPE_CHECKING:
     from permalign.structures.synchronous import SynchronousPermutation
 
+BLOCK = 2**18
+"""How many splits of each sentence to look at at once where results for all of them are not needed together."""
+
 
 class SeparablePermutation(OrderDistribution):
     r"""A distribution over derivations of separable permutations, and through them over permutations.
@@ -137,7 +140,7 @@ class SeparablePermutation(OrderDistribution):
         It sums to one over the options of every span, and is zero at padding. In normal form it is that of spans which
         may use both rules (right children, and the root).
         """
-        return kernels.span_softmax(self._chart(), self.lengths)
+        return self._rules()[0]
 
     def option_weights(self) -> Float[Tensor, "batch splits 2"]:
         """The same as `rule_probabilities`."""
@@ -150,7 +153,7 @@ class SeparablePermutation(OrderDistribution):
         >>> uniform.rule_marginals().sum()  # two nodes in every tree over three words
         tensor(2., dtype=torch.float64)
         """
-        return kernels.rule_marginals(*self._rules(self._chart()))
+        return kernels.rule_marginals(*self._rules())
 
     def expected_matrix(self) -> Float[Tensor, "batch position token"]:
         """E[M][position, token], the marginal probability that the token stands there; identity at padding. O(n^4).
@@ -162,7 +165,7 @@ class SeparablePermutation(OrderDistribution):
 
         and ``E[M][p, t] = mu(t, t+1, p)``.
         """
-        return kernels.expected_matrix(*self._rules(self._chart()))
+        return kernels.expected_matrix(*self._rules())
 
     def approximate_matrix(self, max_loss: float = 1e-6) -> Float[Tensor, "batch position token"]:
         """The expected matrix without improbable rules; each entry is too small by at most ``max_loss``.
@@ -178,11 +181,11 @@ class SeparablePermutation(OrderDistribution):
         """
         if self.normal_form:
             return self.expected_matrix()
-        rules, lengths = self._rules(self._chart())
+        rules, lengths = self._rules()
         rules = rules.float()  # only the charts need double precision, for differences of large numbers
         marginals = kernels.rule_marginals(rules, lengths)
         threshold = max_loss
-        while float(marginals.masked_fill(marginals >= threshold, 0.0).sum((1, 2)).max()) > max_loss:
+        while float(_sum_below(marginals, threshold).max()) > max_loss:
             threshold /= 4
         matrix = kernels.expected_matrix(rules.masked_fill(marginals < threshold, 0.0), lengths)
         return matrix.to(self.scores.dtype)
@@ -236,12 +239,15 @@ class SeparablePermutation(OrderDistribution):
         return kernels.tagging_inside(self.scores, emissions, self.lengths, self.normal_form)
 
     def _expected_weight(self) -> Tensor:
-        return (self.rule_marginals() * mask_padding(self.scores, self.lengths)).sum((1, 2))
+        scores = self.scores
+        if torch.compiler.is_compiling() or bool((self.lengths < self.length).any()):
+            scores = mask_padding(scores, self.lengths)
+        return torch.einsum("btr,btr->b", self.rule_marginals(), scores)  # whose product takes no memory
 
     def _relaxed_matrix(self, temperature: float, hard: bool, generator: torch.Generator | None) -> Tensor:
         gamma = self._chart()
         noisy = (gamma + gumbel_noise(gamma, generator)) / temperature
-        rules, lengths, *given_rule = self._rules(noisy)  # the last one in normal form only
+        rules, lengths, *given_rule = self._rules_of(noisy)  # the last one in normal form only
         if hard:
             rules = _straight_through(rules, lengths)
             given_rule = [_straight_through(options, lengths, within_rule=True) for options in given_rule]
@@ -281,12 +287,28 @@ class SeparablePermutation(OrderDistribution):
     def _constant_inside(self) -> tuple[Tensor, Tensor]:
         return kernels.inside(self.scores, self.lengths, self.normal_form)
 
-    def _rules(self, gamma: Tensor) -> tuple[Tensor, ...]:
+    def _rules(self) -> tuple[Tensor, ...]:
+        """`_rules_of` gamma; computed once where no gradient can flow through them."""
+        if self.scores.requires_grad or torch.compiler.is_compiling():
+            return self._rules_of(self._chart())
+        return self._constant_rules
+
+    @cached_property
+    def _constant_rules(self) -> tuple[Tensor, ...]:
+        return self._rules_of(self._chart())
+
+    def _rules_of(self, gamma: Tensor) -> tuple[Tensor, ...]:
         """The arguments of kernels: probabilities of options, lengths, and in normal form those given the rule."""
         rules = kernels.span_softmax(gamma, self.lengths)
         if not self.normal_form:
             return rules, self.lengths
         return rules, self.lengths, kernels.span_softmax(gamma, self.lengths, within_rule=True)
+
+
+def _sum_below(marginals: Tensor, threshold: float) -> Tensor:
+    """The sum ``(batch,)`` of the marginals that are below a threshold, in blocks, so that it takes little memory."""
+    blocks = marginals.split(BLOCK, dim=1)
+    return torch.stack([block.masked_fill(block >= threshold, 0.0).sum((1, 2)) for block in blocks]).sum(0)
 
 
 def _straight_through(rules: Tensor, lengths: Tensor, within_rule: bool = False) -> Tensor:

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf, log
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,6 +37,9 @@ from permalign.structures.log_space import LOG_ZERO, is_too_large, minus_infinit
 from permalign.structures.separable import SeparablePermutation
 from permalign.structures.splits import require_split_scores
 
+LOG_SMALLEST_SHARE = log(1e-100)
+"""Pruned sums below this share of the relaxed likelihood are not trusted: their cells come close to underflow."""
+
 
 @dataclass(frozen=True)
 class Transduction(Derivation):
@@ -47,6 +52,23 @@ class Transduction(Derivation):
     """
 
     segments: tuple[Segment, ...]
+
+
+class PrunedLikelihood(NamedTuple):
+    """A likelihood summed over the probable cells of its chart, and what the others can add to it at most.
+
+    Attributes:
+        log_likelihood: ``(batch,)``, never above the exact log-likelihood.
+        lost: ``(batch,)``, not differentiable: the exact log-likelihood is at most ``log_likelihood + lost``.
+    """
+
+    log_likelihood: Tensor
+    lost: Tensor
+
+    @classmethod
+    def exact(cls, log_likelihood: Tensor) -> "PrunedLikelihood":
+        """A likelihood that has lost nothing."""
+        return cls(log_likelihood, torch.zeros_like(log_likelihood))
 
 
 class SynchronousPermutation:
@@ -190,6 +212,47 @@ class SynchronousPermutation:
             log_partition = self._exact_log_partition()
         return minus_infinity_below(total - log_partition, total).to(self.split_scores.dtype)
 
+    def pruned_log_likelihood(self, threshold: float, tolerance: float = inf) -> PrunedLikelihood:
+        """`log_likelihood` without the cells (i,k,p,q) that cannot be probable, and a bound on what is lost.
+
+        A relaxed likelihood, which does without the tree and takes O(n^2 m^2 L), bounds the posterior of every cell
+        (see `permalign.kernels.portable.pruned_synchronous.bound_cells`). Cells that are below a threshold are left
+        out. Gradients are those of the pruned sum. It is exact if nothing is left out: if more than half of the cells
+        are above the threshold, as they are where a model is uncertain, all are kept. Neither phrases nor normal forms
+        nor labels can be pruned.
+
+        Args:
+            threshold: the relaxed posterior below which cells are left out, in 0..1; 0 for none. It is relative to the
+                relaxed likelihood, so that even a sentence whose bound is useless seldom loses much.
+            tolerance: a guarantee, in nats. Sentences that may have lost more are summed again, exactly.
+
+        >>> splits, segments = torch.zeros(1, 4, 2), torch.full((1, 3, 4, 2), 1e-4).log()
+        >>> segments[0, torch.arange(3), torch.arange(3), 1] = 0.0  # each token is nearly certain of its word
+        >>> pair = SynchronousPermutation(splits, segments)
+        >>> log_likelihood, lost = pair.pruned_log_likelihood(threshold=1e-3)
+        >>> 0 <= float(pair.log_likelihood() - log_likelihood) <= float(lost) < 0.01
+        True
+        """
+        self._require_prunable(threshold, tolerance)
+        lengths = self.source_lengths, self.target_lengths
+        splits, segments = self.split_scores.double(), self._finite(self.segment_log_probs.double())
+        rules = kernels.span_softmax(kernels.inside(splits, lengths[0])[1], lengths[0])
+        pruning = kernels.synchronous_bounds(rules, segments, *lengths, threshold)
+        total = kernels.pruned_synchronous_inside(rules, segments, pruning, *lengths)
+        relaxed = pruning.relaxed(self.target_lengths)
+        above = (relaxed - total.detach()).clamp(min=0.0)  # by how much the relaxed likelihood is larger
+        lost = torch.minimum((pruning.pruned.log() + above).exp().log1p(), above)
+        lost = torch.where(pruning.pruned == 0.0, 0.0, lost)
+        uncertain = (lost > tolerance) | (above > -LOG_SMALLEST_SHARE)
+        log_likelihood = minus_infinity_below(total, total)
+        (rows,) = (uncertain & (relaxed > LOG_ZERO / 2)).nonzero(as_tuple=True)
+        if len(rows):
+            exact = self._select(rows).log_likelihood()
+            log_likelihood = log_likelihood.index_put((rows,), exact.to(log_likelihood))
+            lost = lost.index_fill(0, rows, 0.0)
+        dtype = self.split_scores.dtype
+        return PrunedLikelihood(log_likelihood.to(dtype), lost.to(dtype))
+
     def log_partition(self) -> Float[Tensor, " batch"]:
         """``log Z(x)``, the log of the summed weight of all trees before any output is seen."""
         if self.phrase_scores is None:
@@ -259,6 +322,27 @@ class SynchronousPermutation:
         return samples.view(*sample_shape, *samples.shape[1:])
 
     # --- Behind the scenes ------------------------------------------------------------------------------------
+
+    def _select(self, rows: Tensor) -> "SynchronousPermutation":
+        """The distributions of some sentences of the batch, without phrases."""
+        return SynchronousPermutation(
+            self.split_scores[rows],
+            self.segment_log_probs[rows],
+            self.source_lengths[rows],
+            self.target_lengths[rows],
+            validate_args=False,
+        )
+
+    def _require_prunable(self, threshold: float, tolerance: float) -> None:
+        if not 0.0 <= threshold <= 1.0:
+            raise ValueError(f"threshold must be in 0..1, a posterior, but is {threshold:g}.")
+        if not tolerance >= 0.0:
+            raise ValueError(f"tolerance must be at least 0 nats, but is {tolerance:g}.")
+        if self.phrase_scores is not None or self.normal_form:
+            which = "normal_form is true" if self.normal_form else "there are phrase_scores"
+            raise ValueError(
+                f"{which}, but only sums over plain trees whose leaves are tokens can be pruned. Use log_likelihood()."
+            )
 
     def _transduction(self, walks: Walks, sample: int, row: int, log_partition: float) -> Transduction:
         """The derivation of one sample of one sentence; for an impossible output one that writes nothing."""

@@ -30,15 +30,16 @@ def run(session: Session) -> None:
             batches = [next(stream) for _ in range(training.gradient_accumulation_steps * processes)]
             sentences = sum(len(batch) for batch in batches)
             own_batches = batches[accelerator.process_index :: processes]
-            step_loss = torch.zeros((), device=accelerator.device)
+            step_loss, step_bound = torch.zeros((2,), device=accelerator.device)
             for batch in own_batches:
                 last = (
                     batch is own_batches[-1]
                 )  # gradients are exchanged between processes only with the last batch
                 with nullcontext() if last else accelerator.no_sync(session.model):
-                    loss = session.model(batch.to(accelerator.device)).total * (len(batch) / sentences)
-                    accelerator.backward(loss * processes)
-                    step_loss += loss.detach()
+                    loss, share = session.model(batch.to(accelerator.device)), len(batch) / sentences
+                    accelerator.backward(loss.total * share * processes)
+                    step_loss += loss.total.detach() * share
+                    step_bound += loss.pruning_bound * share
 
             if session.trains_only_reorderer(step):
                 session.core.keep_only_reorderer_gradients()
@@ -56,7 +57,8 @@ def run(session: Session) -> None:
             session.optimizer.step()
             session.optimizer.zero_grad()
 
-            session.end_step(step, float(accelerator.reduce(step_loss, "sum")), norm)
+            mean_loss, mean_bound = accelerator.reduce(torch.stack([step_loss, step_bound]), "sum").tolist()
+            session.end_step(step, mean_loss, mean_bound, norm)
             if step % training.evaluate_every == 0 or step == session.total:
                 session.evaluate()
                 session.save()

@@ -156,7 +156,7 @@ def measured_parts(model: Model, watch: Stopwatch) -> Iterator[None]:
             after = module.register_forward_hook(lambda *_: watch.stop())
             undo += [before.remove, after.remove]
         elif isinstance(module, Head):
-            for method in ("log_likelihood", "log_likelihood_over_orders"):
+            for method in ("log_likelihood", "training_likelihood_over_orders"):
                 module.__dict__[method] = _measured(getattr(module, method), watch)
                 undo.append(lambda module=module, method=method: module.__dict__.pop(method))  # type: ignore[misc]
     try:

@@ -100,11 +100,12 @@ class Session:
         draw = Random(f"reorderer first {self.options.seed}/{step}").random()
         return step <= first.steps and draw < first.probability
 
-    def end_step(self, step: int, loss: float, norm: float) -> None:
+    def end_step(self, step: int, loss: float, pruning_bound: float, norm: float) -> None:
         """Record a finished step."""
         progress, training = self.progress, self.options.training
         progress.step = step
         progress.loss += loss
+        progress.pruning_bound += pruning_bound
         self._tracker.advance(step, loss)
         if step % training.log_every == 0 or step == self.total:
             numbers = {
@@ -113,8 +114,11 @@ class Session:
                 "gradient_norm": norm,
                 "seconds": self._seconds(),
             }
+            if self.options.model.is_pruned:
+                numbers["pruning_bound"] = progress.pruning_bound / (step - progress.recorded)
             self._tracker.record(step, "train", numbers)
-            progress.loss, progress.recorded, progress.recorded_loss = 0.0, step, numbers["loss"]
+            progress.loss = progress.pruning_bound = 0.0
+            progress.recorded, progress.recorded_loss = step, numbers["loss"]
 
     def evaluate(self) -> None:
         """Evaluate on dev in the main process, broadcast the metrics, and decide whether training stops."""

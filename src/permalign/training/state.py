@@ -55,6 +55,7 @@ class Progress:
         seconds: the wall-clock time of the updates, summed over all sessions.
         processor_seconds: the CPU time of the main process, summed over all sessions.
         loss: the sum of the training losses since the last record in the log.
+        pruning_bound: the sum of the bounds on what pruning has changed the training losses by since that record.
         recorded: the step of the last record in the log.
         recorded_loss: the mean training loss in that record; None before the first one.
         best: the highest dev metric so far.
@@ -69,6 +70,7 @@ class Progress:
     seconds: float = 0.0
     processor_seconds: float = 0.0
     loss: float = 0.0
+    pruning_bound: float = 0.0
     recorded: int = 0
     recorded_loss: float | None = None
     best: float | None = None

@@ -54,7 +54,7 @@ def build_trace(
     if distribution is not None and order is not None:
         order_log_prob = finite(float(sentence.exact_distribution.log_prob(order_tensor(order, sentence))))
     if distribution is not None and derivation is not None and not sentence.has_phrases:
-        (tree_log_prob,) = distribution.tree_log_probs([derivation.tree])
+        (tree_log_prob,) = sentence.exact_distribution.tree_log_probs([derivation.tree])
     return Trace(
         source=sentence.tokens,
         target=target,

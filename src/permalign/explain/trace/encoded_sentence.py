@@ -13,7 +13,7 @@ from permalign.explain.trace.tree_nodes import NodeStatistics, node_statistics
 from permalign.heads.base import Head
 from permalign.heads.copying import CopySource
 from permalign.models.base import Model
-from permalign.models.transducer import Transducer, copy_source
+from permalign.models.transducer import Transducer, TransducerReading, copy_source
 from permalign.reorderers.base import Reordering
 from permalign.structures import OrderDistribution
 from permalign.tasks.base import Example
@@ -29,23 +29,40 @@ class EncodedSentence:
         model: the transducer that reads the sentence, in evaluation mode.
         words: the words as they were given.
         tokens: the tokens as the model reads them.
-        source: ``(1, n)``, the ids of these tokens.
-        lengths: ``(1,)``, the length n.
-        states: ``(1, n, hidden)``, the states that the head reads, in the original order.
-        reordering: the result of the reorderer's own decoding.
+        reading: the sentence as the transducer has read it.
         model_notes: what a reader must know about the whole model, of which the transducer may be a part.
-        copies: what the model can copy, in the original order; None for a model without a copy mechanism.
     """
 
     model: Transducer
     words: tuple[str, ...]
     tokens: tuple[str, ...]
-    source: Tensor
-    lengths: Tensor
-    states: Tensor
-    reordering: Reordering
+    reading: TransducerReading
     model_notes: tuple[str, ...] = ()
-    copies: CopySource | None = None
+
+    @property
+    def source(self) -> Tensor:
+        """The ids ``(1, n)`` of the tokens."""
+        return self.reading.batch.source
+
+    @property
+    def lengths(self) -> Tensor:
+        """The length n, ``(1,)``."""
+        return self.reading.batch.source_lengths
+
+    @property
+    def states(self) -> Tensor:
+        """The states ``(1, n, hidden)`` that the head reads, in the original order."""
+        return self.reading.states
+
+    @property
+    def reordering(self) -> Reordering:
+        """The result of the reorderer's own decoding."""
+        return self.reading.reordering
+
+    @property
+    def copies(self) -> CopySource | None:
+        """What the model can copy, in the original order; None for a model without a copy mechanism."""
+        return copy_source(self.reading.batch)
 
     @property
     def target(self) -> Codec:
@@ -183,10 +200,6 @@ def encode_sentence(model: Model, sentence: str | Sequence[str]) -> EncodedSente
         model.primary,
         words,
         tuple(model.source.tokenize(words)),
-        source,
-        lengths,
-        reading.states,
-        reading.reordering,
+        reading,
         model.explanation_notes,
-        copy_source(reading.batch),
     )

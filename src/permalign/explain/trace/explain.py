@@ -5,11 +5,14 @@ from dataclasses import replace
 
 import torch
 
+from permalign.checks import require_at_least_one
+from permalign.decoding.beam import SearchSettings
 from permalign.explain.trace.build_trace import build_trace, decode_in_order
 from permalign.explain.trace.encoded_sentence import EncodedSentence, encode_sentence
 from permalign.explain.trace.forced_target import explain_target
 from permalign.explain.trace.trace import Comparison, DecodingVariant, Trace
 from permalign.models.base import Model
+from permalign.models.prediction import Prediction
 from permalign.structures import Derivation, OrderDistribution
 
 VARIANTS = {
@@ -46,12 +49,8 @@ def explain(
     encoded = encode_sentence(model, sentence)
     if target is not None:
         return explain_target(encoded, target, max_operations)
-    (prediction,) = model.predict(
-        [encoded.words],
-        beam=beam,
-        length_penalty=length_penalty,
-        explain=True,
-        max_operations=max_operations,
+    prediction = _predict(
+        model, encoded, SearchSettings(beam, max_operations=max_operations, length_penalty=length_penalty)
     )
     explanation = prediction.explanation
     if explanation is None:
@@ -67,6 +66,23 @@ def explain(
         trace = replace(trace, alignment=None, at_end=None, copied=None)
     words = None if prediction.tokens == explanation.target else prediction.tokens
     return replace(trace, target=explanation.target, segments=explanation.segments, words=words)
+
+
+def _predict(model: Model, encoded: EncodedSentence, settings: SearchSettings) -> Prediction:
+    """The model's own output, explained; a transducer does not read the sentence a second time."""
+    require_at_least_one(beam=settings.beam)
+    if model is encoded.model:
+        reading = encoded.reading
+        (prediction,) = model.predict_reading(reading, reading.batch, [encoded.words], settings, explain=True)
+    else:
+        (prediction,) = model.predict(
+            [encoded.words],
+            beam=settings.beam,
+            length_penalty=settings.length_penalty,
+            explain=True,
+            max_operations=settings.max_operations,
+        )
+    return prediction
 
 
 def sample(

@@ -1,6 +1,7 @@
 """Segments: every source cell writes a few tokens by itself, so that orders can be summed over exactly."""
 
 from collections.abc import Sequence
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,13 @@ from permalign.heads.segments.phrase_cells import PhraseCells
 from permalign.heads.softmax.segmental import History, SegmentalSoftmax
 from permalign.kernels.layout import span_offsets
 from permalign.shapes import Float, Int
-from permalign.structures import Derivation, OrderDistribution, SynchronousPermutation, Transduction
+from permalign.structures import (
+    Derivation,
+    OrderDistribution,
+    PrunedLikelihood,
+    SynchronousPermutation,
+    Transduction,
+)
 from permalign.text.batching import pad
 from permalign.text.codec import END_ID, PADDING_ID
 
@@ -60,6 +67,9 @@ class SegmentsHead(SegmentalHead):
             history of the whole output.
         copy_mechanism: whether cells may copy their source words (see `permalign.heads.copying.CopyGate`); phrases copy
             nothing.
+        pruning_threshold: the bound of the posterior below which cells are left out of the sum over orders in training
+            (see `permalign.SynchronousPermutation.pruned_log_likelihood`); 0 for the exact sum.
+        pruning_tolerance: how many nats this may cost a pair at most; None for any number.
         encoder: a module that reads the states first, called with states and lengths; None for no encoder.
 
     >>> head = SegmentsHead(
@@ -89,6 +99,8 @@ class SegmentsHead(SegmentalHead):
         scaled_attention: bool = False,
         input_feeding: bool = False,
         copy_mechanism: bool = False,
+        pruning_threshold: float = 0.0,
+        pruning_tolerance: float | None = None,
         encoder: nn.Module | None = None,
     ) -> None:
         super().__init__()
@@ -109,6 +121,8 @@ class SegmentsHead(SegmentalHead):
         self.input_size, self.vocab_size = input_size, vocab_size
         self.max_segment_length = max_segment_length
         self.encoder, self.copy_mechanism = encoder, copy_mechanism
+        self.pruning_threshold = pruning_threshold
+        self.pruning_tolerance = inf if pruning_tolerance is None else pruning_tolerance
         self.dropout = nn.Dropout(dropout)
         cell_size = encoded_size(encoder, input_size)
         self.phrases = PhraseCells(cell_size, max_phrase_length) if max_phrase_length > 1 else None
@@ -168,6 +182,22 @@ class SegmentsHead(SegmentalHead):
         """Return the log-probability of every output, summed over all orders of cells and all segmentations."""
         pair = states, lengths, target, target_lengths
         return self._synchronous(distribution, *pair, smoothing).log_likelihood()
+
+    def training_likelihood_over_orders(
+        self,
+        distribution: OrderDistribution,
+        states: Float[Tensor, "batch n input_size"],
+        lengths: Int[Tensor, " batch"],
+        target: Int[Tensor, "batch m"],
+        target_lengths: Int[Tensor, " batch"],
+        smoothing: float = 0.0,
+    ) -> PrunedLikelihood:
+        """Return the log-probability of every output, without what the head's pruning leaves out."""
+        pair = states, lengths, target, target_lengths
+        if not self.pruning_threshold:
+            return super().training_likelihood_over_orders(distribution, *pair, smoothing)
+        joint = self._synchronous(distribution, *pair, smoothing)
+        return joint.pruned_log_likelihood(self.pruning_threshold, self.pruning_tolerance)
 
     def word_log_probs(
         self, states: Float[Tensor, "batch n input_size"], lengths: Int[Tensor, " batch"]

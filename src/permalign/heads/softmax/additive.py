@@ -61,7 +61,7 @@ class Exponentials:
 
 def additive_log_normaliser(cells: Exponentials, steps: Exponentials) -> Float[Tensor, "batch cells steps"]:
     """Compute ``log Z(i,j) = log sum_w exp(A_iw + B_jw)`` for all cells and steps."""
-    product = cells.scaled @ steps.scaled.transpose(1, 2)  # (batch, cells, steps)
+    product = torch.bmm(cells.scaled, steps.scaled.transpose(1, 2))  # (batch, cells, steps)
     lost = underflows(product.detach())
     log_normaliser = torch.where(lost, 1.0, product).log() + cells.top + steps.top.transpose(1, 2)
     if bool(lost.any()):
@@ -83,7 +83,7 @@ def log_mixture(
     """
     raised = weights + cells.top.transpose(1, 2)
     top = raised.amax(-1, keepdim=True)
-    product = (raised - top).exp() @ cells.scaled
+    product = torch.bmm((raised - top).exp(), cells.scaled)
     lost = underflows(product) & allowed
     mixture = product.log_().add_(top)
     if bool(lost.any()):

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from permalign.heads.softmax.output import forbidding_bias, require_vocab_size
 from permalign.heads.softmax.projected import projected_log_normaliser
 from permalign.heads.softmax.sampled_vocabulary import SampledVocabulary, require_num_negatives
+from permalign.products import Linear, linear
 from permalign.shapes import Bool, Float, Int
 
 
@@ -19,8 +19,8 @@ class CellStepSoftmax(nn.Module):
     """
 
     forbidden: Tensor
-    of_cells: nn.Linear
-    of_steps: nn.Linear
+    of_cells: Linear
+    of_steps: Linear
 
     def _add_projections(
         self,
@@ -34,8 +34,8 @@ class CellStepSoftmax(nn.Module):
         require_vocab_size(vocab_size)
         require_num_negatives(num_negatives)
         self.num_negatives = num_negatives
-        self.of_cells = nn.Linear(cell_size, vocab_size)  # A
-        self.of_steps = nn.Linear(step_size, vocab_size, bias=False)  # B
+        self.of_cells = Linear(cell_size, vocab_size)  # A
+        self.of_steps = Linear(step_size, vocab_size, bias=False)  # B
         self.register_buffer("forbidden", forbidding_bias(vocab_size, never_written), persistent=False)
 
     @property
@@ -47,7 +47,7 @@ class CellStepSoftmax(nn.Module):
         self, cells: Float[Tensor, "batch cells cell_size"]
     ) -> Float[Tensor, "batch cells vocab"]:
         """Return A, bias included; -inf for tokens that are not allowed."""
-        return functional.linear(cells, self.of_cells.weight, self.of_cells.bias + self.forbidden)
+        return linear(cells, self.of_cells.weight, self.of_cells.bias + self.forbidden)
 
     def step_logits(self, steps: Float[Tensor, "*rows step_size"]) -> Float[Tensor, "*rows vocab"]:
         """Return B."""

@@ -9,6 +9,7 @@ from torch.nn import functional
 from permalign.heads.softmax.sampled_vocabulary import SampledVocabulary, require_num_negatives
 from permalign.masks import length_mask
 from permalign.precision import in_low_precision
+from permalign.products import Linear, linear
 from permalign.shapes import Float, Int
 from permalign.text.codec import BEGIN_ID, END_ID, PADDING_ID, SPECIALS
 
@@ -42,7 +43,7 @@ class OutputSoftmax(nn.Module):
         require_vocab_size(vocab_size)
         require_num_negatives(num_negatives)
         self.num_negatives = num_negatives
-        self.linear = nn.Linear(input_size, vocab_size)
+        self.linear = Linear(input_size, vocab_size)
         never_written = [PADDING_ID, BEGIN_ID] if with_end else [PADDING_ID, BEGIN_ID, END_ID]
         forbidden = forbidding_bias(vocab_size, never_written)
         self.register_buffer("forbidden", forbidden, persistent=False)
@@ -53,7 +54,7 @@ class OutputSoftmax(nn.Module):
         return self._project(features, self.linear.weight, self.linear.bias + self.forbidden)
 
     def _project(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        logits: Tensor = in_low_precision(functional.linear, features, weight, bias)
+        logits: Tensor = in_low_precision(linear, features, weight, bias)
         return logits
 
     def forward(self, features: Float[Tensor, "*rows input_size"]) -> Float[Tensor, "*rows vocab"]:

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import linear
 
 from permalign.heads.softmax.additive import underflows
 from permalign.precision import low_precision_dtype
+from permalign.products import linear, weight_gradient
 from permalign.shapes import Float
 
 
@@ -100,14 +100,14 @@ class _LogNormaliser(torch.autograd.Function):
         logit_gradient = (
             (ratio @ scaled_steps).mul_(scaled_cells).index_put_(index[:2], exact, accumulate=True)
         )
-        cell_gradient = _product(logit_gradient, cell_weight, ctx.dtype)
+        cell_gradient = _project(logit_gradient, cell_weight.T, None, ctx.dtype)
         bias_gradient = logit_gradient.sum((0, 1))
-        cell_weight_gradient = _product(logit_gradient.flatten(0, 1).T, cells.flatten(0, 1), ctx.dtype)
+        cell_weight_gradient = _weight_gradient(logit_gradient, cells, ctx.dtype)
 
         logit_gradient = (ratio.transpose(1, 2) @ scaled_cells).mul_(scaled_steps)
         logit_gradient.index_put_((index[0], index[2]), exact, accumulate=True)
-        step_weight_gradient = _product(logit_gradient.flatten(0, 1).T, steps.flatten(0, 1), ctx.dtype)
-        step_gradient = _product(logit_gradient, step_weight, ctx.dtype)
+        step_weight_gradient = _weight_gradient(logit_gradient, steps, ctx.dtype)
+        step_gradient = _project(logit_gradient, step_weight.T, None, ctx.dtype)
         return cell_gradient, step_gradient, cell_weight_gradient, step_weight_gradient, bias_gradient, None
 
 
@@ -117,9 +117,10 @@ def _project(features: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch
     return linear(features.to(dtype), weight.to(dtype), lowered).to(features.dtype)
 
 
-def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    """Compute a matrix product in the given precision, and return it in that of the left matrix."""
-    return (left.to(dtype) @ right.to(dtype)).to(left.dtype)
+def _weight_gradient(logit_gradient: Tensor, features: Tensor, dtype: torch.dtype) -> Tensor:
+    """Compute the gradient of a weight in the given precision, and return it in that of the features."""
+    gradient, inputs = (x.flatten(0, 1).to(dtype) for x in (logit_gradient, features))
+    return weight_gradient(gradient, inputs).to(features.dtype)
 
 
 def _exponentials_in_place(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, pad
 
+from permalign import kernels
 from permalign.heads.base import Decoder
 from permalign.heads.beam_slots import BeamSlots
 from permalign.heads.copying import CopySource, in_vocabulary
-from permalign.heads.log_recurrence import log_recurrence
 from permalign.heads.softmax.additive import Exponentials, additive_log_normaliser, log_mixture
 from permalign.heads.source_attention import AttendedSource
 from permalign.shapes import Bool, Float, Int
@@ -28,6 +27,7 @@ class _Source:
     Attributes:
         cells: ``(sentence, cell, cell_size)``.
         last: ``(sentence, cell)``, true at the last cell of every sentence.
+        lengths: ``(sentence,)``, the number of cells.
         tokens: the logits ``A`` of all cells.
         end: ``(sentence,)``, what the last cell contributes to the logit of END.
         emit: ``(sentence, cell, hidden_size)``, what cells contribute to the decision to emit a token.
@@ -37,6 +37,7 @@ class _Source:
 
     cells: Tensor
     last: Tensor
+    lengths: Tensor
     tokens: Exponentials
     end: Tensor
     emit: Tensor
@@ -46,14 +47,15 @@ class _Source:
     @classmethod
     def of(cls, head: "SsntHead", cells: Tensor, last: Tensor) -> "_Source":
         """Compute it from the cells."""
-        scores = head.word_scores
+        scores, lengths = head.word_scores, last.int().argmax(1) + 1
         return cls(
             cells,
             last,
+            lengths,
             Exponentials.of(scores.cell_logits(cells)),
             cells[last] @ scores.of_cells.weight[END_ID] + scores.of_cells.bias[END_ID],
             head.emit_cells(cells),
-            head.context.project(cells, last.int().argmax(1) + 1),
+            head.context.project(cells, lengths),
             head.copies,
         )
 
@@ -62,6 +64,7 @@ class _Source:
         return _Source(
             self.cells[kept],
             self.last[kept],
+            self.lengths[kept],
             self.tokens.select(kept),
             self.end[kept],
             self.emit[kept],
@@ -114,7 +117,7 @@ class SsntDecoder(Decoder):
         """Write one token in each of the chosen rows."""
         slots, source, vocab_size = self._slots, self._source, self._head.vocab_size
         sentences = slots.sentences[rows]
-        known = in_vocabulary(tokens, vocab_size)
+        known = tokens if source.copies is None else in_vocabulary(tokens, vocab_size)
         arrived = slots.pick(self._ready, rows) + source.tokens.logits[sentences, :, known]
         arrived += slots.pick(self._step_logits, rows).gather(1, known[:, None])
         if source.copies is not None:
@@ -140,17 +143,21 @@ class SsntDecoder(Decoder):
         steps = self._slots.scatter(steps, 0.0)  # (sentence, slot, hidden_size)
         arrived = self._slots.scatter(arrived, LOG_ZERO)
         head, source = self._head, self._source
-        last = source.last[:, None]  # (sentence, 1, cell)
-        odds = head.emit_logits(head.emit_steps(steps), source.emit)  # (sentence, slot, cell)
-        move = torch.where(last, LOG_ZERO, logsigmoid(-odds))
-        reached = log_recurrence(arrived, pad(move[..., :-1], (1, 0)))
+        writing = kernels.writing_weights(  # (sentence, slot, cell)
+            source.emit,
+            head.emit_steps(steps),
+            head.emit.weight[0],
+            head.emit.bias,
+            arrived,
+            source.lengths,
+        )
         self._step_logits = head.word_scores.step_logits(steps)
         self._end_logits = source.end[:, None] + self._step_logits[..., END_ID]
         # Z_i: all tokens but END, and END at the last cell
         log_normaliser = additive_log_normaliser(Exponentials.of(self._step_logits), source.tokens)
         end, words_at_last = self._end_logits[..., None], head.word_scores.words_at_last
         at_last = torch.logaddexp(log_normaliser, end) if words_at_last else end
-        writing = reached + torch.where(last, 0.0, logsigmoid(odds))
+        last = source.last[:, None]  # (sentence, 1, cell)
         self._ready = writing - torch.where(last, at_last, log_normaliser)
         self._ready_to_end = self._ready.masked_fill(~last, 0.0).sum(-1)
         if not words_at_last:

@@ -14,6 +14,7 @@ from permalign.heads.softmax.aligned import AlignedSoftmax
 from permalign.heads.softmax.output import with_end
 from permalign.heads.ssnt.decoder import SsntDecoder
 from permalign.masks import padding_mask
+from permalign.products import Linear
 from permalign.shapes import Bool, Float, Int
 from permalign.structures import MonotoneAlignment, Segment
 
@@ -104,8 +105,8 @@ class SsntHead(Head):
             scaled_attention=scaled_attention,
             input_feeding=input_feeding,
         )
-        self.emit_cells = nn.Linear(cell_size, hidden_size)  # U and b
-        self.emit_steps = nn.Linear(hidden_size, hidden_size, bias=False)  # V
+        self.emit_cells = Linear(cell_size, hidden_size)  # U and b
+        self.emit_steps = Linear(hidden_size, hidden_size, bias=False)  # V
         self.emit = nn.Linear(hidden_size, 1)  # w and c
         self.copy_mechanism = copy_mechanism
         self.copy_gate = CopyGate(cell_size, hidden_size) if copy_mechanism else None

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from permalign.products import Linear
 from permalign.shapes import Float
 
 
@@ -28,10 +29,10 @@ class SegmentLstm(nn.Module):
 
     def __init__(self, cell_size: int, step_size: int, embedding_dim: int, hidden_size: int) -> None:
         super().__init__()
-        self.from_cells = nn.Linear(cell_size, 2 * hidden_size)  # P and b
-        self.from_steps = nn.Linear(step_size, 2 * hidden_size, bias=False)  # Q
-        self.from_words = nn.Linear(embedding_dim, 4 * hidden_size)
-        self.from_states = nn.Linear(hidden_size, 4 * hidden_size, bias=False)
+        self.from_cells = Linear(cell_size, 2 * hidden_size)  # P and b
+        self.from_steps = Linear(step_size, 2 * hidden_size, bias=False)  # Q
+        self.from_words = Linear(embedding_dim, 4 * hidden_size)
+        self.from_states = Linear(hidden_size, 4 * hidden_size, bias=False)
 
     def begin(
         self, cells: Float[Tensor, "*#rows both"], steps: Float[Tensor, "*#rows both"]

@@ -3,11 +3,9 @@
 A cell (i,k,p,q) stands for trees over the source span (i,k) that write the output tokens p..q-1. Cells hold their
 labels' values and a scale and are computed in the three steps of `permalign.kernels.compiled.labelled`; only cells in
 the band that can be part of a whole derivation are computed, as in `permalign.kernels.compiled.synchronous`, which also
-explains ``spans_at`` and ``extent``. In place of split points, children are gathered for *points*: one for every split
-and every number of output tokens that the left child writes.
+explains ``spans_at`` and ``extent``. A cell has a *point* for every split and every number of output tokens that the
+left child writes.
 """
-
-from math import exp, log
 
 import numpy as np
 
@@ -18,12 +16,13 @@ from permalign.kernels.compiled.labelled import (
     apply_rules_backward,
     buffers_for,
     exponentials,
-    gather_children,
-    gather_children_backward,
+    points_backward,
     posterior_mass,
     root_backward,
     root_log_sum,
-    sum_over_splits,
+    sum_over_points,
+    weigh_points,
+    write_leaf,
 )
 from permalign.kernels.compiled.synchronous import band
 from permalign.kernels.numerics import LOG_ZERO
@@ -53,8 +52,8 @@ def points_of(span_splits, spans_at, fenceposts, extent, i, width, p, q, cells, 
             cells[0, 1, point] = cell_at(spans_at, fenceposts, right_width, i + left_width, p + size, q)
             cells[1, 0, point] = cell_at(spans_at, fenceposts, left_width, i, q - size, q)
             cells[1, 1, point] = cell_at(spans_at, fenceposts, right_width, i + left_width, p, q - size)
-            point_scores[point, 0] = span_splits[inner, 0]
-            point_scores[point, 1] = span_splits[inner, 1]
+            for orientation in range(2):
+                point_scores[point, orientation] = span_splits[inner, orientation]
             point_split[point] = inner
             point += 1
     return point
@@ -64,7 +63,7 @@ def points_of(span_splits, spans_at, fenceposts, extent, i, width, p, q, cells, 
 def inside(
     b,
     rules,
-    highest,
+    rules_exponent,
     root,
     tokens,
     splits,
@@ -91,14 +90,16 @@ def inside(
         return
     chart, scale = values[b], scales[b]
     max_points = max(1, (length - 1) * (target_length + 1))
-    cells, weights, left, right, pairs = buffers_for(max_points, root.shape[0])
-    point_scores, point_split = np.empty((max_points, 2)), np.empty(max_points, np.int64)
+    cells, weights, pairs = buffers_for(max_points, root.shape[0])
+    point_scores, point_split = np.empty((max_points, 2, 2)), np.empty(max_points, np.int64)
+    leaf = np.empty(root.shape[0])
     low, high = band(extent, 1)
     for token in range(length):
+        log_scale = exponentials(tokens[b, token], leaf)
         for p in range(target_length + 1 - low):
             for size in range(low, min(high, target_length - p) + 1):
                 at = cell_at(spans_at, fenceposts, 1, token, p, p + size)
-                scale[at] = exponentials(tokens[b, token], chart[at]) + segments[b, token, p, size]
+                scale[at] = write_leaf(leaf, log_scale + segments[b, token, p, size], chart[at])
     for width in range(2, length + 1):
         low, high = band(extent, width)
         for i in range(length - width + 1):
@@ -120,9 +121,9 @@ def inside(
                         point_split,
                     )
                     at = cell_at(spans_at, fenceposts, width, i, p, q)
-                    top = gather_children(cells, point_scores[:points], chart, scale, weights, left, right)
-                    sum_over_splits(points, left, right, pairs)
-                    scale[at] = top + highest + log(apply_rules(pairs, rules, chart[at]))
+                    top = weigh_points(cells, point_scores[:points], scale, weights)
+                    sum_over_points(points, cells, weights, chart, pairs)
+                    scale[at] = top + rules_exponent + apply_rules(pairs, rules, chart[at])
     at = cell_at(spans_at, fenceposts, length, 0, 0, target_length)
     log_sum[b] = root_log_sum(root, chart[at], scale[at])
 
@@ -132,7 +133,7 @@ def inside_backward(
     b,
     grad,
     rules,
-    highest,
+    rules_exponent,
     root,
     splits,
     values,
@@ -160,9 +161,9 @@ def inside_backward(
         return
     chart, scale, adjoint = values[b], scales[b], np.zeros_like(values[b])
     max_points = max(1, (length - 1) * (target_length + 1))
-    cells, weights, left, right, pairs = buffers_for(max_points, labels)
-    grad_pairs, flow = np.empty_like(pairs), np.empty((labels, max_points))
-    point_scores, point_split = np.empty((max_points, 2)), np.empty(max_points, np.int64)
+    cells, weights, pairs = buffers_for(max_points, labels)
+    grad_pairs, factors = np.empty_like(pairs), np.empty(labels)
+    point_scores, point_split = np.empty((max_points, 2, 2)), np.empty(max_points, np.int64)
     grad_points = np.empty((max_points, 2))
     at = cell_at(spans_at, fenceposts, length, 0, 0, target_length)
     root_backward(grad[b], root, chart[at], adjoint[at], grad_root[b])
@@ -190,14 +191,14 @@ def inside_backward(
                         point_scores,
                         point_split,
                     )
-                    top = gather_children(cells, point_scores[:points], chart, scale, weights, left, right)
-                    sum_over_splits(points, left, right, pairs)
-                    largest = exp(scale[at] - top - highest)  # what `apply_rules` divided the values by
-                    apply_rules_backward(pairs, rules, adjoint[at], largest, grad_rules[b], grad_pairs)
-                    grad_points[:points] = 0.0
-                    gather_children_backward(
-                        cells, points, grad_pairs, weights, left, right, flow, adjoint, grad_points
+                    top = weigh_points(cells, point_scores[:points], scale, weights)
+                    sum_over_points(points, cells, weights, chart, pairs)
+                    exponent = scale[at] - top - rules_exponent  # what `apply_rules` divided the values by
+                    apply_rules_backward(
+                        pairs, rules, adjoint[at], exponent, factors, grad_rules[b], grad_pairs
                     )
+                    grad_points[:points] = 0.0
+                    points_backward(points, cells, weights, chart, grad_pairs, adjoint, grad_points)
                     for point in range(points):
                         grad_splits[b, first + point_split[point], 0] += grad_points[point, 0]
                         grad_splits[b, first + point_split[point], 1] += grad_points[point, 1]

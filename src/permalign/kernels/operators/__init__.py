@@ -7,6 +7,24 @@ are operators themselves. Every operator takes ``lengths`` (batch,) and leaves z
 `permalign.kernels.portable` documents what each operator computes.
 """
 
-from permalign.kernels.operators import labelled, labelled_synchronous, scoring, separable, synchronous
+from permalign.kernels.operators import (
+    factorised,
+    labelled,
+    labelled_synchronous,
+    monotone,
+    pruned_synchronous,
+    scoring,
+    separable,
+    synchronous,
+)
 
-__all__ = ["labelled", "labelled_synchronous", "scoring", "separable", "synchronous"]
+__all__ = [
+    "factorised",
+    "labelled",
+    "labelled_synchronous",
+    "monotone",
+    "pruned_synchronous",
+    "scoring",
+    "separable",
+    "synchronous",
+]

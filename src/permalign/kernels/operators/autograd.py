@@ -25,12 +25,16 @@ def register_backward(
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         if isinstance(output, tuple):
             ctx.mark_non_differentiable(*output[differentiable_results:])
+            # otherwise torch fills a chart of zeros as the gradient of every other result
+            ctx.set_materialize_grads(differentiable_results > 1)
         needed = arguments(inputs, output)
         ctx.save_for_backward(*(value for value in needed if isinstance(value, Tensor)))
         ctx.numbers = [value for value in needed if not isinstance(value, Tensor)]
         ctx.input_count = len(inputs)
 
-    def compute_gradients(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def compute_gradients(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        if gradients[0] is None:
+            return tuple([None] * ctx.input_count)
         found = backward(*gradients[:differentiable_results], *ctx.saved_tensors, *ctx.numbers)
         of_inputs = found if isinstance(found, tuple) else (found,)
         return (*of_inputs, *[None] * (ctx.input_count - len(of_inputs)))

@@ -8,12 +8,16 @@ from torch.library import custom_op
 
 from permalign.kernels.compiled import labelled_synchronous as loops
 from permalign.kernels.numerics import LOG_ZERO
-from permalign.kernels.operators.arrays import require_shape
+from permalign.kernels.operators.arrays import as_array, require_shape
 from permalign.kernels.operators.autograd import register_backward
 from permalign.kernels.operators.labelled import (
+    by_block,
     by_label,
-    doubles,
+    by_pair,
     gradients_in_shape,
+    pad_labels,
+    padded,
+    powers_of_two,
     require_shapes,
     scaled_rules,
     zero_gradients,
@@ -35,8 +39,13 @@ def inside(
     """See `permalign.kernels.portable.labelled_synchronous.inside`; returns the chart too, for the backward pass."""
     _require_shapes(rules, root, tokens, splits, segments, lengths)
     log_sum = torch.zeros(tokens.shape[0], dtype=torch.float64)
-    values, scales = (torch.zeros(shape, dtype=torch.float64) for shape in _shapes(tokens, splits, segments))
-    arrays = (*scaled_rules(rules, root), *(doubles(tensor) for tensor in (root, tokens, splits, segments)))
+    values, scales = (
+        torch.zeros(shape, dtype=torch.float64)
+        for shape in _shapes(tokens, splits, segments, padded(tokens.shape[2]))
+    )
+    scores = (as_array(pad_labels(root)), as_array(pad_labels(tokens)), powers_of_two(splits))
+    weights, exponent = scaled_rules(rules, root)
+    arrays = (by_pair(weights), exponent, *scores, as_array(segments.double()))
     layout = layout_of_pairs(splits, lengths, target_lengths, segments.shape[2] - 1)
     outputs = (tensor.numpy() for tensor in (log_sum, values, scales))
     for_each_sentence(loops.inside, tokens.shape[0], *arrays, *layout, *outputs)
@@ -52,11 +61,13 @@ def _require_shapes(
     require_shape("segments", segments, (*tokens.shape[:2], *segments.shape[2:]), splits)  # no phrases
 
 
-def _shapes(tokens: Tensor, splits: Tensor, segments: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _shapes(
+    tokens: Tensor, splits: Tensor, segments: Tensor, labels: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shapes of the chart's values and scales."""
     batch, spans, fenceposts, _ = chart_shape(splits, segments.shape[2])
     cells = spans * fenceposts * fenceposts
-    return (batch, cells, tokens.shape[2]), (batch, cells)
+    return (batch, cells, labels), (batch, cells)
 
 
 @inside.register_fake
@@ -70,7 +81,8 @@ def _(
     target_lengths: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     values, scales = (
-        tokens.new_empty(shape, dtype=torch.float64) for shape in _shapes(tokens, splits, segments)
+        tokens.new_empty(shape, dtype=torch.float64)
+        for shape in _shapes(tokens, splits, segments, padded(tokens.shape[2]))
     )
     return tokens.new_empty(tokens.shape[0]), values, scales
 
@@ -92,14 +104,16 @@ def inside_backward(
     """The adjoints of rules, root, tokens, splits and segments."""
     batch, max_length, _ = tokens.shape
     of_segments = torch.zeros((batch, max_length, fenceposts, max_segment_length + 1), dtype=torch.float64)
-    gradients = [*zero_gradients(rules, tokens, splits), of_segments]
-    arrays = (doubles(grad), *scaled_rules(rules, root), doubles(root), doubles(splits))
+    gradients = [*zero_gradients(tokens, splits), of_segments]
+    weights, exponent = scaled_rules(rules, root)
+    scores = (as_array(pad_labels(root)), powers_of_two(splits))
+    arrays = (as_array(grad.double()), by_block(weights), exponent, *scores)
     layout = layout_of_pairs(splits, lengths, target_lengths, fenceposts - 1)
     chart, outputs = (values.numpy(), scales.numpy()), (tensor.numpy() for tensor in gradients)
     for_each_sentence(
         loops.inside_backward, batch, *arrays, *chart, fenceposts, max_segment_length, *layout, *outputs
     )
-    of_rules, of_root, of_tokens, of_splits, of_segments = gradients_in_shape(gradients, rules)
+    of_rules, of_root, of_tokens, of_splits, of_segments = gradients_in_shape(gradients, weights, rules)
     return of_rules, of_root, of_tokens, of_splits, of_segments
 
 
@@ -140,8 +154,9 @@ def best_inside(
 ) -> Tensor:
     """The log-weights ``(batch, cells, K)`` of the best trees, LOG_ZERO where there are none (not differentiable)."""
     _require_shapes(rules, tokens.new_zeros(tokens.shape[2]), tokens, splits, segments, lengths)
-    chart = torch.full(_shapes(tokens, splits, segments)[0], LOG_ZERO, dtype=torch.float64)
-    arrays = (doubles(by_label(rules)), *(doubles(part) for part in (tokens, splits, segments)))
+    shape = _shapes(tokens, splits, segments, tokens.shape[2])[0]
+    chart = torch.full(shape, LOG_ZERO, dtype=torch.float64)
+    arrays = tuple(as_array(part.double()) for part in (by_label(rules), tokens, splits, segments))
     layout = layout_of_pairs(splits, lengths, target_lengths, segments.shape[2] - 1)
     for_each_sentence(loops.best_inside, tokens.shape[0], *arrays, *layout, chart.numpy())
     return chart
@@ -151,4 +166,4 @@ def best_inside(
 def _(
     rules: Tensor, tokens: Tensor, splits: Tensor, segments: Tensor, lengths: Tensor, target_lengths: Tensor
 ) -> Tensor:
-    return tokens.new_empty(_shapes(tokens, splits, segments)[0], dtype=torch.float64)
+    return tokens.new_empty(_shapes(tokens, splits, segments, tokens.shape[2])[0], dtype=torch.float64)

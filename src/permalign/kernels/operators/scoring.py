@@ -1,7 +1,6 @@
 """Scores of splits: the loops of `permalign.kernels.compiled.scoring` as torch operators."""
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.library import custom_op
 
@@ -10,14 +9,13 @@ from permalign.kernels.layout import split_count, split_offsets
 from permalign.kernels.numerics import dropout_scale
 from permalign.kernels.operators.arrays import as_array, checked_lengths, require_shape
 from permalign.kernels.operators.autograd import register_backward
-from permalign.kernels.threads import for_each_sentence
+from permalign.kernels.threads import for_each_sentence, num_parts
 
 
 @custom_op("permalign::split_scores", mutates_args=(), device_types="cpu")
 def split_scores(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
+    projections: Tensor,
+    hidden_bias: Tensor,
     weight: Tensor,
     bias: Tensor,
     lengths: Tensor,
@@ -25,27 +23,28 @@ def split_scores(
     dropout: float,
 ) -> Tensor:
     """See `permalign.kernels.portable.scoring.split_scores`."""
-    batch, fenceposts, hidden = start.shape
-    max_length = fenceposts - 1
+    batch, max_length, hidden = projections.shape[0], projections.shape[1] - 1, projections.shape[2]
     for name, tensor, shape in (
-        ("middle", middle, (batch, fenceposts, hidden)),
-        ("end", end, (batch, fenceposts, hidden)),
+        ("projections", projections, (batch, max_length + 1, hidden, 2)),
+        ("hidden_bias", hidden_bias, (hidden,)),
         ("weight", weight, (2, hidden)),
         ("bias", bias, (2,)),
     ):
-        require_shape(name, tensor, shape, start)
+        require_shape(name, tensor, shape, projections)
     if lengths.shape != (batch,):
         raise ValueError(f"lengths has shape {tuple(lengths.shape)}, but must be {(batch,)}")
-    scores = start.new_zeros(start.shape[0], split_count(max_length), 2)
+    scores = projections.new_zeros(batch, split_count(max_length), 2)
     threshold, scale = dropout_scale(dropout)
+    parts = num_parts(max_length)
     for_each_sentence(
         loops.split_scores,
-        start.shape[0],
-        *(as_array(x) for x in (start, middle, end, weight, bias)),
+        batch * parts,
+        parts,
+        *(as_array(x) for x in (projections, hidden_bias, weight, bias)),
         checked_lengths(lengths, max_length),
         seed.item(),
         np.uint32(threshold),
-        as_array(start).dtype.type(scale),
+        as_array(projections).dtype.type(scale),
         split_offsets(max_length),
         scores.numpy(),
     )
@@ -54,68 +53,71 @@ def split_scores(
 
 @split_scores.register_fake
 def _(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
+    projections: Tensor,
+    hidden_bias: Tensor,
     weight: Tensor,
     bias: Tensor,
     lengths: Tensor,
     seed: Tensor,
     dropout: float,
 ) -> Tensor:
-    return start.new_empty(start.shape[0], split_count(start.shape[1] - 1), 2)
+    return projections.new_empty(projections.shape[0], split_count(projections.shape[1] - 1), 2)
 
 
 @custom_op("permalign::split_scores_backward", mutates_args=(), device_types="cpu")
 def split_scores_backward(
     grad: Tensor,
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
+    projections: Tensor,
+    hidden_bias: Tensor,
     weight: Tensor,
     lengths: Tensor,
     seed: Tensor,
     dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The adjoints of start, middle, end, weight and bias."""
-    batch, max_length = start.shape[0], start.shape[1] - 1
-    grad_start, grad_middle, grad_end = (
-        torch.zeros_like(start, memory_format=torch.contiguous_format) for _ in range(3)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The adjoints of projections, hidden_bias, weight and bias."""
+    batch, max_length = projections.shape[0], projections.shape[1] - 1
+    parts = num_parts(max_length)
+    # kept for each part of a sentence, so that threads do not write to the same memory
+    grad_projections = projections.new_zeros(batch * parts, *projections.shape[1:])
+    grad_hidden_bias, grad_weight, grad_bias = (
+        projections.new_zeros(batch * parts, *shape) for shape in (hidden_bias.shape, weight.shape, (2,))
     )
-    # those of weight and bias are kept for each sentence, so that threads do not write to the same memory
-    grad_weight, grad_bias = weight.new_zeros(batch, *weight.shape), weight.new_zeros(batch, 2)
     threshold, scale = dropout_scale(dropout)
     for_each_sentence(
         loops.split_scores_backward,
-        batch,
-        *(as_array(x) for x in (grad, start, middle, end, weight)),
+        batch * parts,
+        parts,
+        *(as_array(x) for x in (grad, projections, hidden_bias, weight)),
         checked_lengths(lengths, max_length),
         seed.item(),
         np.uint32(threshold),
-        as_array(start).dtype.type(scale),
+        as_array(projections).dtype.type(scale),
         split_offsets(max_length),
-        *(x.numpy() for x in (grad_start, grad_middle, grad_end, grad_weight, grad_bias)),
+        *(x.numpy() for x in (grad_projections, grad_hidden_bias, grad_weight, grad_bias)),
     )
-    return grad_start, grad_middle, grad_end, grad_weight.sum(0), grad_bias.sum(0)
+    if parts > 1:
+        grad_projections = grad_projections.unflatten(0, (batch, parts)).sum(1)
+    return grad_projections, grad_hidden_bias.sum(0), grad_weight.sum(0), grad_bias.sum(0)
 
 
 @split_scores_backward.register_fake
 def _(
     grad: Tensor,
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
+    projections: Tensor,
+    hidden_bias: Tensor,
     weight: Tensor,
     lengths: Tensor,
     seed: Tensor,
     dropout: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    grad_start, grad_middle, grad_end = (start.new_empty(start.shape) for _ in range(3))
-    return grad_start, grad_middle, grad_end, weight.new_empty(weight.shape), weight.new_empty(2)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    of_projections, of_hidden_bias, of_weight = (
+        tensor.new_empty(tensor.shape) for tensor in (projections, hidden_bias, weight)
+    )
+    return of_projections, of_hidden_bias, of_weight, weight.new_empty(2)
 
 
 register_backward(
     split_scores,
     split_scores_backward,
-    lambda inputs, _: (*inputs[:4], *inputs[5:]),  # all but the bias
+    lambda inputs, _: (*inputs[:3], *inputs[4:]),  # all but the bias
 )

@@ -11,6 +11,24 @@ tokens takes O(n) torch operations.
 `permalign.kernels.operators` computes the same on CPU tensors with compiled loops.
 """
 
-from permalign.kernels.portable import labelled, labelled_synchronous, scoring, separable, synchronous
+from permalign.kernels.portable import (
+    factorised,
+    labelled,
+    labelled_synchronous,
+    monotone,
+    pruned_synchronous,
+    scoring,
+    separable,
+    synchronous,
+)
 
-__all__ = ["labelled", "labelled_synchronous", "scoring", "separable", "synchronous"]
+__all__ = [
+    "factorised",
+    "labelled",
+    "labelled_synchronous",
+    "monotone",
+    "pruned_synchronous",
+    "scoring",
+    "separable",
+    "synchronous",
+]

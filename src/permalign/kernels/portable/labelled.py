@@ -19,6 +19,8 @@ From the root down, the chart gives every node a distribution over its split poi
 drawing from them gives samples; adding Gumbel noise to them gives relaxed samples.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -255,20 +257,63 @@ def expected_matrix(top: Tensor, choices: list[tuple[Tensor, Tensor]], lengths: 
     raise AssertionError("a sentence has at least one token")
 
 
+Option = tuple[Tensor, Tensor, Tensor, Tensor]
+"""The options that walkers take: how many split points precede theirs, orientation, left label and right label."""
+
+ChooseOption = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None], Option]
+"""Chooses an option for every walker; see `choose_option`."""
+
+
+def choose_option(
+    rules: Tensor,
+    label: Tensor,
+    allowed: Tensor,
+    of_left: Tensor,
+    of_right: Tensor,
+    of_split: Tensor,
+    draw: Tensor | None,
+) -> Option:
+    """The options of spans that are drawn, or the heaviest ones; O(n K^2).
+
+    Args:
+        rules: ``(2, K, K, K)``.
+        label: ``(walker,)``, the label of every span.
+        allowed: ``(walker, split)``, false for split points beyond a span.
+        of_left, of_right: ``(walker, split, K)``, the log-weights of children by label.
+        of_split: ``(walker, split, 2)``.
+        draw: ``(walker,)``, numbers in [0, 1); None for the heaviest options.
+    """
+    labels = of_left.shape[-1]
+    weights = of_split[..., None, None] + of_left[:, :, None, :, None] + of_right[:, :, None, None]
+    weights = (weights + rules.transpose(0, 1)[label][:, None]).masked_fill(
+        ~allowed[..., None, None, None], -torch.inf
+    )
+    option = choose(weights.flatten(1), draw)
+    # the index of an option counts (split point, orientation, left label, right label), the last one fastest
+    option, right_label = option // labels, option % labels
+    option, left_label = option // labels, option % labels
+    return option // 2, option % 2, left_label, right_label
+
+
 def walk(
-    chart: Tensor, rules: Tensor, root: Tensor, splits: Tensor, lengths: Tensor, uniforms: Tensor | None
+    chart: Tensor,
+    choose_option: ChooseOption,
+    root: Tensor,
+    splits: Tensor,
+    lengths: Tensor,
+    uniforms: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Build derivations from the root down: choose the root's label, then an option (j, o, b, c) for every node.
 
     With ``uniforms`` ``(samples, batch, n)`` in [0, 1) options are drawn (see `choose`), one number for each, the first
-    for the root's label; without them the heaviest options are taken, and there is one sample. O(n K^2) for each node.
+    for the root's label; without them the heaviest options are taken, and there is one sample.
 
     Returns:
         nodes: ``(samples, batch, n - 1, 5)``, the internal nodes (i, j, k, orientation, label) in pre-order, -1 beyond.
         leaves: ``(samples, batch, n)``, the labels of tokens, -1 at padding.
         orders: ``(samples, batch, n)``, the token at every position; padding stays where it is.
     """
-    max_length, labels, device = length_of_spans(chart), root.shape[0], chart.device
+    max_length, device = length_of_spans(chart), chart.device
     samples = 1 if uniforms is None else uniforms.shape[0]
     count, batch = samples * chart.shape[0], chart.shape[0]
     row, walker = torch.arange(batch, device=device).repeat(samples), torch.arange(count, device=device)
@@ -286,7 +331,6 @@ def walk(
     single = depth == 0
     leaves[single, 0] = stack[single, 0, 3]
     inner = torch.arange(1, max_length, device=device)
-    by_parent = rules.detach().transpose(0, 1)  # (a, orientation, b, c)
     for step in range(max_length - 1):
         active = depth > 0
         start, end, position, label = stack[walker, (depth - 1).clamp(min=0)].unbind(-1)
@@ -299,15 +343,10 @@ def walk(
         of_left = left[row[:, None], start[:, None], inner]  # (walker, split, K)
         of_right = right[row[:, None], end[:, None], (width[:, None] - inner).clamp(min=0)]
         of_split = scores[row[:, None], _split_indices(max_length, start, width, inner)]
-        weights = of_split[..., None, None] + of_left[:, :, None, :, None] + of_right[:, :, None, None]
-        weights = (weights + by_parent[label][:, None]).masked_fill(
-            ~allowed[..., None, None, None], -torch.inf
+        point, rule, left_label, right_label = choose_option(
+            label, allowed, of_left, of_right, of_split, draws[step + 1]
         )
-        option = choose(weights.flatten(1), draws[step + 1])
-        # the index of an option counts (split point, orientation, left label, right label), the last one fastest
-        option, right_label = option // labels, option % labels
-        option, left_label = option // labels, option % labels
-        middle, rule = start + option // 2 + 1, option % 2
+        middle = start + point + 1
         node = torch.stack([start, middle, end, rule, label], dim=-1)
         nodes[:, step] = torch.where(active[:, None], node, -1)
         depth = depth - active.long()

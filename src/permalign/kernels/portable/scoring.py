@@ -42,24 +42,30 @@ def kept_units(seed: Tensor, items: Tensor, splits: Tensor, hidden: int, dropout
     return torch.cat(halves, dim=-1)[..., :hidden]
 
 
+def by_role(projections: Tensor, hidden_bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What a fencepost adds to the hidden units of a split as its start, as its middle and as its end."""
+    left, right = projections.unbind(-1)
+    return -left, left - right + hidden_bias, right
+
+
 def split_scores(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
+    projections: Tensor,
+    hidden_bias: Tensor,
     weight: Tensor,
     bias: Tensor,
     lengths: Tensor,
     seed: Tensor,
     dropout: float,
 ) -> Tensor:
-    """Score every split from three projections of the fenceposts; O(n^3 H).
+    """Score every split from two projections of the fenceposts; O(n^3 H).
 
         score(i,j,k) = weight @ dropout(relu(start_i + middle_j + end_k)) + bias
+        start_i = -left_i,   middle_j = left_j - right_j + hidden_bias,   end_k = right_k
 
     Args:
-        start: ``(batch, n + 1, hidden)``, every fencepost's projection for when it is the start of a split's span.
-        middle: ``(batch, n + 1, hidden)``, for when it is the split point.
-        end: ``(batch, n + 1, hidden)``, for when it is the end of the span.
+        projections: ``(batch, n + 1, hidden, 2)``, of every fencepost: ``left`` by the weights of the left span of a
+            split, and ``right`` by those of the right span.
+        hidden_bias: ``(hidden,)``, the bias of the hidden units.
         weight: ``(2, hidden)``, the output layer, one row for each rule.
         bias: ``(2,)``, the bias of the output layer.
         lengths: ``(batch,)``, the sentences' lengths; scores are zero at padding.
@@ -67,8 +73,9 @@ def split_scores(
             split.
         dropout: the probability that a hidden unit is dropped.
     """
-    batch, max_length, hidden = start.shape[0], start.shape[1] - 1, start.shape[2]
-    items = torch.arange(batch, device=start.device)
+    batch, max_length, hidden = projections.shape[0], projections.shape[1] - 1, projections.shape[2]
+    start, middle, end = by_role(projections, hidden_bias)
+    items = torch.arange(batch, device=projections.device)
     blocks = []
     for width in range(2, max_length + 1):
         starts = max_length - width + 1

@@ -46,6 +46,7 @@ def inside(
     target_lengths: Tensor,
     normal_form: bool = False,
     maximise: bool = False,
+    kept: Tensor | None = None,
 ) -> tuple[Tensor, Chart]:
     """The log of the summed weight of all derivations of the outputs, ``(batch,)``, and the chart; O(n^3 m^3).
 
@@ -55,16 +56,22 @@ def inside(
 
     Where phrases are leaves, ``segments[span, p, q - p]`` is one more term of C(i,k,p,q). The result is ``C(0,n,0,m)``,
     LOG_ZERO or less where an output is impossible. ``segments`` are ``(batch, leaf, start, size)``, leaves packed as
-    spans are; they must be finite except at padding.
+    spans are; they must be finite except at padding. With ``kept`` ``(batch, spans, p, q)``, the sum is over the
+    derivations that have only kept cells.
     """
     max_length = length_of(scores)
     masked = mask_padding(scores, lengths).double()
     leaves = leaves_of(segments.double(), max_length, lengths, target_lengths)
+    of_width = None if kept is None else kept.split(list(range(max_length, 0, -1)), dim=1)
+    if of_width is not None:
+        leaves[0] = torch.where(of_width[0], leaves[0], LOG_ZERO)
     chart = Chart(leaves, leaves[:1], [(leaves[0], leaves[0])])
     roots = [leaves[0][:, 0]]
     for width in range(2, max_length + 1):
         straight, inverted = _products(chart, masked, width, maximise)
         possible = band(segments, lengths, target_lengths, width)[:, None]
+        if of_width is not None:
+            possible = possible & of_width[width - 1]
         straight, inverted = (torch.where(possible, rule, LOG_ZERO) for rule in (straight, inverted))
         if width <= len(leaves):
             leaf = torch.where(possible, leaves[width - 1], LOG_ZERO)

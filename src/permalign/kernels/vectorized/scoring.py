@@ -11,13 +11,12 @@ from torch.autograd.function import once_differentiable
 
 from permalign.kernels.layout import mask_padding, split_count, split_offset
 from permalign.kernels.numerics import dropout_scale
-from permalign.kernels.portable.scoring import kept_units
+from permalign.kernels.portable.scoring import by_role, kept_units
 
 
 def split_scores(
-    start: Tensor,
-    middle: Tensor,
-    end: Tensor,
+    projections: Tensor,
+    hidden_bias: Tensor,
     weight: Tensor,
     bias: Tensor,
     lengths: Tensor,
@@ -25,7 +24,7 @@ def split_scores(
     dropout: float,
 ) -> Tensor:
     """See `permalign.kernels.portable.scoring.split_scores`."""
-    scores: Tensor = _SplitScores.apply(start, middle, end, weight, bias, lengths, seed, dropout)  # type: ignore[no-untyped-call]
+    scores: Tensor = _SplitScores.apply(projections, hidden_bias, weight, bias, lengths, seed, dropout)  # type: ignore[no-untyped-call]
     return scores
 
 
@@ -33,17 +32,17 @@ class _SplitScores(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        start: Tensor,
-        middle: Tensor,
-        end: Tensor,
+        projections: Tensor,
+        hidden_bias: Tensor,
         weight: Tensor,
         bias: Tensor,
         lengths: Tensor,
         seed: Tensor,
         dropout: float,
     ) -> Tensor:
-        length = start.shape[1] - 1
-        scores = start.new_empty(start.shape[0], split_count(length), 2)
+        length = projections.shape[1] - 1
+        start, middle, end = by_role(projections, hidden_bias)
+        scores = projections.new_empty(projections.shape[0], split_count(length), 2)
         for width in range(2, length + 1):
             outer, windows = _summands(start, middle, end, width)
             block = scores[:, split_offset(length, width) : split_offset(length, width + 1)]
@@ -56,15 +55,16 @@ class _SplitScores(torch.autograd.Function):
                 of_splits = torch.maximum(windows, -outer) @ weight.T
                 block.copy_((of_splits + outer @ weight.T).flatten(1, 2))
         scores += bias
-        ctx.save_for_backward(start, middle, end, weight, lengths, seed)
+        ctx.save_for_backward(projections, hidden_bias, weight, lengths, seed)
         ctx.dropout = dropout
         return mask_padding(scores, lengths)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        start, middle, end, weight, lengths, seed = ctx.saved_tensors
-        length = start.shape[1] - 1
+        projections, hidden_bias, weight, lengths, seed = ctx.saved_tensors
+        length = projections.shape[1] - 1
+        start, middle, end = by_role(projections, hidden_bias)
         grad = mask_padding(grad, lengths)
         grad_start, grad_middle, grad_end, grad_weight = (
             torch.zeros_like(tensor) for tensor in (start, middle, end, weight)
@@ -87,7 +87,15 @@ class _SplitScores(torch.autograd.Function):
             grad_end[:, width:] += of_spans
             fenceposts = torch.arange(length + 1, device=start.device)[1:-1].unfold(0, width - 1, 1)
             grad_middle.index_add_(1, fenceposts.flatten(), adjoint.flatten(1, 2))
-        return grad_start, grad_middle, grad_end, grad_weight, grad.sum((0, 1)), None, None, None
+        return (
+            torch.stack([grad_middle - grad_start, grad_end - grad_middle], dim=-1),
+            grad_middle.sum((0, 1)),
+            grad_weight,
+            grad.sum((0, 1)),
+            None,
+            None,
+            None,
+        )
 
 
 def _summands(start: Tensor, middle: Tensor, end: Tensor, width: int) -> tuple[Tensor, Tensor]:

@@ -79,6 +79,38 @@ class EnumeratedSynchronousPermutation:
         rows = range(len(self.target_lengths))
         return torch.stack([self.weights(sentence).flatten().logsumexp(0) for sentence in rows])
 
+    def pruned_log_likelihood(self, kept: Tensor) -> Tensor:
+        """``(batch,)``: the same for derivations of kept cells only, ``kept`` being ``(batch, span, p, q)``."""
+        answers = []
+        for sentence in range(len(self.target_lengths)):
+            of_sentence, cuts = kept[sentence].tolist(), self.cuts(sentence)
+            whole = [
+                [all(of_sentence[span][p][q] for span, p, q in self.cells(tree, cut)) for cut in cuts]
+                for tree in self.permutation.trees(sentence)
+            ]
+            weights = self.weights(sentence).masked_fill(~torch.tensor(whole), -torch.inf)
+            answers.append(weights.flatten().logsumexp(0))
+        return torch.stack(answers)
+
+    def cells(self, tree: EnumeratedTree, cut: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        """The cells of a derivation: the index of every span, tokens included, with the words (p, q) that it writes.
+
+        >>> scores, segments = torch.zeros(1, 1, 2), torch.zeros(1, 2, 3, 2)
+        >>> twin = EnumeratedSynchronousPermutation(scores, segments, torch.tensor([2]), torch.tensor([1]))
+        >>> straight, inverted = twin.permutation.trees(0)
+        >>> sorted(twin.cells(inverted, (1, 0)))  # the second token writes the word
+        [(0, 1, 1), (1, 0, 1), (2, 0, 1)]
+        """
+        position = {token: place for place, token in enumerate(tree.order)}
+        ends = [0, *torch.tensor(cut).cumsum(0).tolist()]
+        spans = {(token, token + 1) for token in tree.order} | {(i, k) for i, _, k, _ in tree.splits}
+        answer = []
+        for start, end in spans:
+            narrower = sum(self.permutation.size - width + 1 for width in range(1, end - start))
+            first = min(position[token] for token in range(start, end))
+            answer.append((narrower + start, ends[first], ends[first + end - start]))
+        return answer
+
     def rule_posteriors(self) -> Tensor:
         """``(batch, split, rule)``: the probability that the tree has this node, given the output."""
         tables = []
