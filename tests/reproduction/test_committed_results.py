@@ -11,6 +11,8 @@ from permalign.reproduction.report import as_markdown
 from permalign.reproduction.run_list import write_run_list
 from permalign.reproduction.summary import summarize
 from permalign.reproduction.tables import TABLES, get_table
+from permalign.reproduction.tuned_systems import SYSTEMS, TRIALS, chosen_settings
+from permalign.reproduction.tuning import SHIPPED, TRAIL, choose, command, read_trail
 from permalign.training.experiments import experiment_names
 
 ROOT = Path(__file__).parents[2]
@@ -26,8 +28,9 @@ def records():
 
 @pytest.fixture(scope="module")
 def results(records):
-    """The results of tables 2 to 4."""
-    return {name: summarize(get_table(name), records) for name in ("table2", "table3", "table4")}
+    """The results of tables 2 to 4, and of tuned systems."""
+    names = ("table2", "table3", "table4", "table3-tuned")
+    return {name: summarize(get_table(name), records) for name in names}
 
 
 def settings_of(page):
@@ -52,6 +55,18 @@ def test_the_list_of_runs_is_what_the_records_give(records, tmp_path):
 def test_records_are_sorted_and_in_the_form_in_which_they_are_written(records):
     lines = (RESULTS / RUNS).read_text("utf-8").splitlines()
     assert lines == [records[name].to_json() for name in sorted(records)]
+
+
+def test_tuned_systems_have_the_best_options_of_complete_searches_that_were_all_alike():
+    trail = read_trail(RESULTS / TRAIL)
+    assert choose(trail) == chosen_settings()
+    names = get_table("table3").by_name
+    by_cell = {}
+    for candidate in trail:
+        by_cell.setdefault(candidate["cell"], []).append(candidate)
+    for name, candidates in by_cell.items():
+        assert [candidate["trial"] for candidate in candidates] == [SHIPPED, *range(TRIALS)]
+        assert {candidate["command"] for candidate in candidates} == {command(names[name])}
 
 
 def test_every_experiment_has_a_run(records):
@@ -213,3 +228,24 @@ def test_the_summary_of_entity_linking_reports_what_the_records_give(results):
             [title, *(shown(results, f"{row}/{column}") for column in columns)] for title, row in rows.items()
         ]
         assert rows_below(text, header(first, columns)) == expected
+
+
+def test_the_summary_of_tuned_systems_reports_what_the_records_give(results):
+    """Every cell shows the mean in table 3, that of the tuned system, and the paper's number."""
+    columns = [
+        column
+        for column in GEOQUERY_COLUMNS
+        if all(column in chosen_settings()[system] for system in SYSTEMS)
+    ]
+    expected = []
+    for row in get_table("table3-tuned").rows:
+        cells = []
+        for column in columns:
+            name = f"{row.key}/{column}"
+            spreads = [results[table][name].spread("exact_match") for table in ("table3", "table3-tuned")]
+            means = [f"{spread.mean:.1f}" if spread else "–" for spread in spreads]
+            paper = results["table3"][name].cell.paper
+            cells.append(" → ".join(means) + ("" if paper is None else f" ({paper:.1f})"))
+        expected.append([row.title, *cells])
+    text = (RESULTS / "README.md").read_text("utf-8")
+    assert rows_below(text, header("tuned in each column", columns)) == expected

@@ -1,3 +1,4 @@
+import json
 from contextlib import contextmanager
 
 import optuna
@@ -42,6 +43,23 @@ def test_a_search_is_resumed_and_writes_options_that_can_be_trained(config, tmp_
     assert (tmp_path / "tune" / "study.db").exists()
     drawn = [path.stem for path in plot_study(again, tmp_path / "plots")]
     assert drawn == ["history", "slices", "importances", "learning-curves"]
+
+
+def test_a_search_with_a_seed_tries_the_same_values_whether_or_not_it_is_interrupted(config, tmp_path):
+    tried = {}
+    for name, seed, steps in (("whole", 3, (3,)), ("in-parts", 3, (1, 2, 3)), ("other", 4, (3,))):
+        for trials in steps:
+            tune(config, tmp_path / name, ranges=RATES, trials=trials, seed=seed)
+        lines = [json.loads(line) for line in (tmp_path / name / "trials.jsonl").read_text().splitlines()]
+        assert [(line["trial"], line["state"]) for line in lines] == [
+            (0, "complete"),
+            (1, "complete"),
+            (2, "complete"),
+        ]
+        tried[name] = [(line["values"]["training.learning_rate"], line["dev"]) for line in lines]
+    assert tried["whole"] == tried["in-parts"]
+    rates = {rate for found in tried.values() for rate, _ in found}
+    assert len(rates) == 6
 
 
 RATES = ["training.learning_rate=1e-3:1e-1:log"]

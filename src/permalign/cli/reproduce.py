@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 HELP = """Train and evaluate the systems of a table of the paper, and write the table with the paper's numbers.
 
 TABLE is table2 (arithmetic, SCAN-SP), table3 (GeoQuery), table4 (translation), table5 (outputs with reordered sources
-and segments), or one that is not in the paper: table6 (GeoQuery on the splits of other papers), ablation (exact
-transduction on GeoQuery) or dates.
+and segments), or one that is not in the paper: table3-tuned (GeoQuery, with systems that are tuned in each column),
+table6 (GeoQuery on the splits of other papers), ablation (exact transduction on GeoQuery) or dates.
 
 Runs that are already recorded are not repeated, and an interrupted run is resumed exactly. Every run is recorded as a
 line of RESULTS/runs.jsonl, from which the table RESULTS/TABLE.md and a list of all runs, RESULTS/runs.md, are written.
@@ -37,7 +37,9 @@ Examples:
 def reproduce(
     table: Annotated[
         str,
-        typer.Argument(metavar="TABLE", help="table2, table3, table4, table5, table6, ablation or dates."),
+        typer.Argument(
+            metavar="TABLE", help="table2, table3, table3-tuned, table4, table5, table6, ablation or dates."
+        ),
     ],
     cell: Annotated[
         list[str] | None,

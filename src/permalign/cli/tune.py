@@ -76,6 +76,9 @@ def tune(
     study: Annotated[
         str | None, typer.Option(help="Name of the study in the database [default: the data or the NAME].")
     ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the search; that of the trials' training is --set seed=N.", min=0)
+    ] = 0,
     engine: Annotated[
         Engine, typer.Option(help="Search in this process, or in tasks of a Ray cluster.")
     ] = Engine.LOCAL,
@@ -101,6 +104,7 @@ def tune(
         given += [("--source-column", source_column), ("--target-column", target_column)]
         given += [("--set", setting) for setting in settings] + [("--range", text) for text in ranges]
         given += [("--trials", str(trials)), ("--out", str(out)), ("--storage", storage), ("--study", study)]
+        given += [("--seed", str(seed) if seed else None)]
         return ["tune", *names, *(word for option, value in given if value for word in (option, value))]
 
     arguments = command(recipe, study)
@@ -121,6 +125,7 @@ def tune(
             trials=trials,
             storage=storage,
             study=name_of_study,
+            seed=seed,
             display=PlainDisplay(),
         )
     except KeyboardInterrupt:

@@ -152,6 +152,7 @@ class Table:
         notes: paragraphs that explain the numbers.
         groups: columns whose mean is compared with published numbers: the keys of the columns by a title.
         published: the published systems, with their numbers by the titles of groups.
+        absent: what the table shows where it has no cell.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Table:
     notes: tuple[str, ...] = field(default=())
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     published: tuple[Published, ...] = ()
+    absent: str = ""
 
     @cached_property
     def by_name(self) -> dict[str, Cell]:

@@ -33,7 +33,7 @@ def write_plots(
     written = []
     if set(DEPTHS.values()) <= keys and (path := plot_depths(Path(folder) / "depth.png", table, results)):
         written.append(path)
-    temp = [column for column in table.columns if column.key.endswith("-temp")]
+    temp = [column for column in table.columns if column.key.endswith("-temp") and table.name == "table3"]
     if temp and (
         path := plot_systems(Path(folder) / "temp.png", table, results, [column.key for column in temp])
     ):

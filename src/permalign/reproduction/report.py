@@ -85,7 +85,9 @@ def _grid(table: Table, results: dict[str, CellResult], metric: str) -> str:
         for column in table.columns:
             cell = table.cell(row, column)
             main = metric == table.metrics[0]
-            line.append("" if cell is None else _format_cell(table, results[cell.name], metric, paper=main))
+            line.append(
+                table.absent if cell is None else _format_cell(table, results[cell.name], metric, paper=main)
+            )
         lines.append(line)
     head = ["", *(column.title for column in table.columns)]
     return f"## {TITLES.get(metric, metric)}\n\n{markdown_table(head, lines)}"

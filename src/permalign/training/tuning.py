@@ -1,11 +1,13 @@
 """Hyperparameter search on the dev set with Optuna, which can be resumed and shared between machines."""
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
 import yaml
 from optuna.trial import TrialState
@@ -23,6 +25,7 @@ from permalign.training.tuning_ranges import Range, Value, default_ranges
 from permalign.training.tuning_trials import MAX_RESUMES, TrialQueue, may_be_resumed
 
 BEST = "best.yaml"
+TRIALS = "trials.jsonl"
 COMPLETE = (TrialState.COMPLETE,)
 ENDED = (*COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 STOPPED = "stopped"
@@ -45,20 +48,25 @@ def tune(
     trials: int = 50,
     storage: str | None = None,
     study: str | None = None,
+    seed: int = 0,
     display: Display | None = None,
 ) -> optuna.Study:
     """Search until the study has the given number of trials; an existing study is continued.
 
     A trial that was interrupted or killed is resumed from its last checkpoint, by the first process that looks for one.
+    The values of a trial depend on its number, on the seed, and on the results of the trials before it. So one process
+    that is interrupted goes on as it would have gone on without the interruption.
 
     Args:
         experiment: the name of an experiment, or the path of a YAML file, or options that differ from the defaults.
-        folder: the folder for the runs, each in a subfolder, and for the file ``best.yaml`` with the best options.
+        folder: the folder for the runs, each in a subfolder, for the file ``best.yaml`` with the best options, and for
+            ``trials.jsonl``, the list of all trials.
         settings: changes to the options of all trials, ``OPTION=VALUE``.
         ranges: the values to try for each option (see `Range`); by default `default_ranges`.
         trials: the total number of trials, over all machines and sessions.
         storage: the URL of a database that several machines share; by default a SQLite file in the folder.
         study: the name of the study in the database; by default that of the experiment, or ``options``.
+        seed: the seed of the search; that of the trials' training is the option ``seed``.
         display: displays the values and the result of every trial.
     """
     loaded, name = (
@@ -74,7 +82,7 @@ def tune(
     folder.mkdir(parents=True, exist_ok=True)
     errors: list[str] = []
     opened_study = _open_study(study or name, storage or f"sqlite:///{folder / 'study.db'}")
-    search = _Search(values, space, folder, opened_study, display, errors)
+    search = _Search(values, space, folder, opened_study, seed, display, errors)
     queue = TrialQueue(opened_study, folder)
     try:
         while _num_trials(opened_study) < trials and not (errors and _none_succeeds(opened_study)):
@@ -87,7 +95,7 @@ def tune(
                     search.start(new)
             else:  # others train what is missing; should one of them be killed, its trial is resumed here
                 time.sleep(POLL_INTERVAL)
-        _write_best(folder / BEST, values, opened_study)
+        _write_results(folder, values, opened_study)
     except _RangeError as error:
         raise ConfigError(str(error)) from None
     except STORAGE_ERRORS as error:
@@ -111,11 +119,13 @@ class _Search:
     space: Sequence[Range]
     folder: Path
     study: optuna.Study
+    seed: int
     display: Display
     errors: list[str]
 
     def start(self, trial: optuna.Trial) -> None:
         """Train a new trial to its end."""
+        self.study.sampler = _sampler(self.seed, trial.number)
         try:
             chosen = _suggest(self.space, trial)
         except _RangeError:
@@ -158,7 +168,7 @@ class _Search:
             raise
         told = self.study.tell(trial, value, state)
         self._say(trial, f"{told.state.name.lower()}, {told.value}")
-        _write_best(self.folder / BEST, self.values, self.study)
+        _write_results(self.folder, self.values, self.study)
 
     def _run_folder(self, trial: optuna.Trial) -> Path:
         return self.folder / f"trial-{trial.number:04d}"
@@ -178,7 +188,6 @@ def _open_study(name: str, storage: str) -> optuna.Study:
             study_name=name,
             storage=storage,
             direction="maximize",
-            sampler=optuna.samplers.TPESampler(seed=None),
             pruner=optuna.pruners.MedianPruner(n_startup_trials=UNPRUNED),
             load_if_exists=True,
         )
@@ -187,6 +196,12 @@ def _open_study(name: str, storage: str) -> optuna.Study:
             f"{storage!r} cannot be used as a database: {_first_line(error)} Expected a URL such as "
             "sqlite:///study.db or postgresql://user@host/studies."
         ) from error
+
+
+def _sampler(seed: int, trial: int) -> optuna.samplers.BaseSampler:
+    """The sampler of a trial, which has a seed of its own, so that it does not matter which process asks it."""
+    (state,) = np.random.SeedSequence([seed, trial]).generate_state(1)
+    return optuna.samplers.TPESampler(seed=int(state))
 
 
 def _suggest(space: Sequence[Range], trial: optuna.Trial) -> dict[str, Value]:
@@ -258,6 +273,22 @@ def _require_known(values: Mapping[str, object], space: Sequence[Range]) -> None
             RunOptions.parse(_with_options(values, {dimension.option: first}))
         except ConfigError as error:
             raise SettingError(str(error)) from None
+
+
+def _write_results(folder: Path, values: Mapping[str, object], study: optuna.Study) -> None:
+    """Write the best options and the list of trials."""
+    _write_best(folder / BEST, values, study)
+    lines = [
+        {
+            "trial": trial.number,
+            "state": trial.state.name.lower(),
+            "dev": trial.value,
+            "values": trial.params,
+        }
+        for trial in study.get_trials(deepcopy=False, states=ENDED)
+        if STOPPED not in trial.user_attrs
+    ]
+    write_text(folder / TRIALS, "".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def _write_best(path: Path, values: Mapping[str, object], study: optuna.Study) -> None:
