@@ -225,9 +225,7 @@ def alignment_shares(
             f"training step of {kind.upper()}, {size}: share of the sum over alignments",
             seconds[f"{kind} alignments"] / seconds[kind],
             "x",
-            "at most",
-            0.05,
-            {f"{name} seconds": seconds[name] for name in (kind, f"{kind} alignments")},
+            details={f"{name} seconds": seconds[name] for name in (kind, f"{kind} alignments")},
         )
         for kind in alignments
     ]

@@ -1,7 +1,9 @@
 """Training steps of translation models: with and without what makes them fast, and beside JoeyNMT."""
 
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +11,7 @@ from torch.nn.functional import log_softmax, nll_loss, pad
 
 from benchmarks.measuring import Measurement, best_seconds
 from benchmarks.models import Options, random_batch, translation_options
-from permalign import Transducer
+from permalign import Transducer, products
 from permalign.heads import AttentionHead
 from permalign.text.batching import Batch
 from permalign.text.codec import BEGIN_ID, PADDING_ID
@@ -61,7 +63,8 @@ def steps(
             calls[f"{name}{sampled}"] = update_step(model, _loss(model, batch), fused=True)
             if not negatives:
                 before = _one_step_at_a_time(Transducer(options, source, target).train())
-                calls[f"{name} before"] = update_step(before, _loss(before, batch), fused=False)
+                step = update_step(before, _loss(before, batch), fused=False)
+                calls[f"{name} before"] = _without_onednn(step)
     if find_spec("joeynmt"):
         calls["JoeyNMT"] = joeynmt_step(batch, vocab_size + 4, width)
     for call in calls.values():
@@ -81,7 +84,7 @@ def _ratios(seconds: dict[str, float], size: str) -> list[Measurement]:
     rows = [
         speedup(
             "seq2seq-fused",
-            f"training step of Seq2Seq, {size}: speedup of the fused recurrence and Adam",
+            f"training step of Seq2Seq, {size}: speedup of oneDNN and the fused recurrence and Adam",
             "Seq2Seq",
             "Seq2Seq before",
         ),
@@ -93,7 +96,7 @@ def _ratios(seconds: dict[str, float], size: str) -> list[Measurement]:
         ),
         speedup(
             "hard-fused",
-            f"training step of Hard-ReMoto, {size}: speedup of the fused Adam",
+            f"training step of Hard-ReMoto, {size}: speedup of oneDNN and the fused Adam",
             "Hard-ReMoto",
             "Hard-ReMoto before",
         ),
@@ -133,6 +136,16 @@ def _one_step_at_a_time(model: Transducer) -> Transducer:
     if isinstance(model.head, AttentionHead):
         model.head.fused = False
     return model
+
+
+def _without_onednn(step: Callable[[], None]) -> Callable[[], None]:
+    """Leave all products of a step to torch."""
+
+    def plain() -> None:
+        with patch.object(products, "LEAST_MULTIPLICATIONS", sys.maxsize):
+            step()
+
+    return plain
 
 
 def joeynmt_step(batch: Batch, vocab_size: int, width: int) -> Callable[[], None]:
