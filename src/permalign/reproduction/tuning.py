@@ -11,7 +11,6 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -168,11 +167,15 @@ def main() -> None:
     )
     places = arguments.runs, arguments.results, arguments.chosen
     by_column = sorted(cells, key=lambda cell: arguments.columns.index(cell.column))
-    with ProcessPoolExecutor(arguments.processes, mp_context=get_context("spawn")) as pool:
-        names = {pool.submit(tune_cell, cell.name, *places): cell.name for cell in by_column}
-        for future in as_completed(names):
-            error = future.exception()
-            print(f"{names[future]}: failed: {error}" if error else future.result(), flush=True)
+    with get_context("spawn").Pool(
+        arguments.processes
+    ) as pool:  # an interrupt ends it; searches can be resumed
+        tuned = {cell.name: pool.apply_async(tune_cell, (cell.name, *places)) for cell in by_column}
+        for name, result in tuned.items():
+            try:
+                print(result.get(), flush=True)
+            except Exception as error:  # the other systems are tuned all the same
+                print(f"{name}: failed: {error}", flush=True)
 
 
 if __name__ == "__main__":
