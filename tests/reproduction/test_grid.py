@@ -1,4 +1,3 @@
-import json
 import os
 import shutil
 import signal
@@ -13,6 +12,7 @@ from permalign.reproduction.grid import log_file, make_plan, run_jobs, start
 from permalign.reproduction.records import RunStore
 from permalign.reproduction.report import write_report
 from permalign.reproduction.worker import INTERRUPTED
+from permalign.training.state import latest_state, read_progress
 
 LONG = ("training.max_steps=150", "training.evaluate_every=75", "training.log_every=1")
 
@@ -31,8 +31,7 @@ def wait_for_step(job, step):
 
 
 def step_of(job):
-    (state,) = job.folder.glob("state/step-*/state.json")
-    return json.loads(state.read_text())["progress"]["step"]
+    return read_progress(latest_state(job.folder / "state")).step
 
 
 def test_cells_that_share_a_run_are_one_job_and_seeds_come_one_after_the_other(tmp_path):
