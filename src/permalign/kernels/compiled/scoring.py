@@ -75,6 +75,30 @@ def split_at(splits_at, i, j, k):
 
 
 @compiled
+def plain_sums(outer, end, w_straight, w_inverted):
+    """The sums of one split over its hidden units, for each rule."""
+    zero = outer.dtype.type(0)
+    straight, inverted = zero, zero
+    for h in range(outer.shape[0]):
+        unit = max(outer[h] + end[h], zero)
+        straight += unit * w_straight[h]
+        inverted += unit * w_inverted[h]
+    return straight, inverted
+
+
+@compiled
+def masked_sums(outer, end, mask, w_straight, w_inverted):
+    """The sums of one split over its hidden units, for each rule, with dropout."""
+    zero = outer.dtype.type(0)
+    straight, inverted = zero, zero
+    for h in range(outer.shape[0]):
+        unit = max(outer[h] + end[h], zero) * mask[h]
+        straight += unit * w_straight[h]
+        inverted += unit * w_inverted[h]
+    return straight, inverted
+
+
+@compiled
 def four_sums(first, second, end, next_end, w_straight, w_inverted, sums):
     """The sums of the splits that combine two starts (with one middle) and two ends; each row is read once for all."""
     zero = first.dtype.type(0)
@@ -127,7 +151,6 @@ def split_scores(
     steps, first_half, second_half = hash_steps(half), mask[:half], mask[half:]
     w_straight, w_inverted = weight[0], weight[1]
     sums = np.empty((4, 2), start.dtype)
-    zero = first.dtype.type(0)
     for j in range(1 + part, length, parts):
         middle_j = middle[j]
         for i in range(0, j, 2):
@@ -149,22 +172,14 @@ def split_scores(
                             scores[b, at, 1] = sums[split, 1] + bias[1]
                     remaining += (length - j) // 2 * 2
             for k in range(remaining, length + 1):
-                end_k = end[k]
                 for other in range(2 if is_pair else 1):
                     outer = second if other else first
                     at = split_at(splits_at, i + other, j, k)
-                    straight, inverted = zero, zero
                     if threshold > 0:
                         fill_mask(first_half, second_half, split_key(seed, b, at), steps, threshold, scale)
-                        for h in range(hidden):
-                            unit = max(outer[h] + end_k[h], zero) * mask[h]
-                            straight += unit * w_straight[h]
-                            inverted += unit * w_inverted[h]
+                        straight, inverted = masked_sums(outer, end[k], mask, w_straight, w_inverted)
                     else:
-                        for h in range(hidden):
-                            unit = max(outer[h] + end_k[h], zero)
-                            straight += unit * w_straight[h]
-                            inverted += unit * w_inverted[h]
+                        straight, inverted = plain_sums(outer, end[k], w_straight, w_inverted)
                     scores[b, at, 0] = straight + bias[0]
                     scores[b, at, 1] = inverted + bias[1]
 
