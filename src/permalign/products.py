@@ -2,7 +2,7 @@
 
 torch multiplies matrices of float32 numbers with MKL, which uses vectors of 256 bits on processors that Intel did not
 make. torch also contains oneDNN, whose kernels use all 512 bits of a processor with AVX-512. On such a processor (AMD's
-Zen 5), products of more than a few rows take half the time. torch itself calls oneDNN for float32 only in recurrent
+Zen 5), products of hundreds of rows take half the time. torch itself calls oneDNN for float32 only in recurrent
 networks, so `linear` calls it here. Both libraries compute the same products; they round them in different orders.
 
 ``torch.backends.mkldnn.enabled = False`` switches oneDNN off.

@@ -121,7 +121,7 @@ class ReordererOptions(PartOptions):
     factorised_rules: bool = Field(
         False,
         description="whether the labels of a node's two children are independent given the node's label and rule, so "
-        "that many labels (64, say) cost about as much as a few otherwise (labelled)",
+        "that the time of a step grows more slowly with the number of labels (labelled)",
     )
     features: Literal["token", "encoding"] = Field(
         "token",
@@ -250,7 +250,7 @@ class HeadOptions(PartOptions):
     pruning_threshold: Fraction = Field(
         0.0,
         description="in training, bound of the posterior below which cells are left out of the sum over orders and "
-        "segmentations, so that long sentences take less time; 1e-7 loses less than a hundredth of a nat; 0 for the "
+        "segmentations, so that long sentences take less time; 1e-7, for example; 0 for the "
         "exact sum (segments, objective exact)",
     )
     pruning_tolerance: float | None = Field(
